@@ -7,11 +7,11 @@ SCRIPTS  := .ci/run $(wildcard .ci/*.sh deploy/*.sh docs/runbook/*.sh)
 AGENTS   ?= $(BIN)/agents
 NPM      := opencode-ai@1.18.33 @google/gemini-cli@0.61.0 @anthropic-ai/claude-code@2.1.197 @openai/codex@0.169.0
 # The packages whose tests take longest begin first.
-LONG     := ./pkg/worker ./internal/gateway ./pkg/agent/acp ./test/examples ./cmd/worker
+LONG     := ./pkg/worker ./internal/http/gateway ./pkg/agent/acp ./test/examples ./cmd/worker
 # How many packages are tested at once. More than there are cores, because tests often wait, for a lease to end for example.
 PACKAGES := $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) * 3 / 2 )))
 # What make quick leaves out: packages whose tests are about programs and processes, or walk through many states.
-PROGRAMS := /(cmd|docs|examples)/|/internal/(board|devredis|process|terminal|workspace)|/pkg/agent/(acp|cli|exec)|/test/
+PROGRAMS := /(cmd|docs|examples)/|/internal/(http/board|redis/devredis|process|chat/terminal)|/pkg/agent/(acp|cli|exec)|/test/
 # How often `make proof` repeats the tests.
 REPEAT   ?= 10
 # How often `make test-busy` repeats them.

@@ -5,8 +5,8 @@ import (
 	"crypto/rand"
 	"fmt"
 
-	"turnstile/internal/index"
 	"turnstile/internal/protocol"
+	"turnstile/internal/protocol/index"
 	"turnstile/pkg/session"
 )
 

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"time"
 
-	"turnstile/internal/index"
+	"turnstile/internal/chat/slash"
 	"turnstile/internal/protocol"
-	"turnstile/internal/slash"
+	"turnstile/internal/protocol/index"
 	"turnstile/pkg/session"
 )
 

@@ -8,9 +8,9 @@ import (
 	"strconv"
 	"time"
 
-	"turnstile/internal/rediskey"
-	"turnstile/internal/script"
-	"turnstile/internal/stream"
+	"turnstile/internal/protocol/rediskey"
+	"turnstile/internal/protocol/stream"
+	"turnstile/internal/redis/script"
 	"turnstile/pkg/session"
 )
 

@@ -9,7 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/protocol"
-	"turnstile/internal/stream"
+	"turnstile/internal/protocol/stream"
 	"turnstile/pkg/session"
 	"turnstile/test/acl"
 	"turnstile/test/actors"

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"time"
 
-	"turnstile/internal/maintenance"
-	"turnstile/internal/rediskey"
+	"turnstile/internal/protocol/maintenance"
+	"turnstile/internal/protocol/rediskey"
 )
 
 const (

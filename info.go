@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"turnstile/internal/record"
+	"turnstile/internal/protocol/record"
 	"turnstile/pkg/session"
 )
 

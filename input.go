@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"strings"
 
-	"turnstile/internal/maintenance"
+	"turnstile/internal/chat/slash"
 	"turnstile/internal/protocol"
-	"turnstile/internal/rediskey"
-	"turnstile/internal/slash"
-	"turnstile/internal/wire"
+	"turnstile/internal/protocol/maintenance"
+	"turnstile/internal/protocol/rediskey"
+	"turnstile/internal/protocol/wire"
 	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
 )

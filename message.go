@@ -7,10 +7,10 @@ import (
 	"time"
 
 	"turnstile/internal/protocol"
-	"turnstile/internal/rediskey"
-	"turnstile/internal/script"
-	"turnstile/internal/stream"
-	"turnstile/internal/wire"
+	"turnstile/internal/protocol/rediskey"
+	"turnstile/internal/protocol/stream"
+	"turnstile/internal/protocol/wire"
+	"turnstile/internal/redis/script"
 	"turnstile/pkg/session"
 )
 

@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"turnstile/internal/rediskey"
-	"turnstile/internal/stream"
+	"turnstile/internal/protocol/rediskey"
+	"turnstile/internal/protocol/stream"
 )
 
 const (

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"turnstile/internal/stream"
+	"turnstile/internal/protocol/stream"
 
 	"github.com/redis/go-redis/v9"
 )

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"turnstile"
-	"turnstile/internal/gateway/store"
+	"turnstile/internal/chat/receipt"
+	"turnstile/internal/http/store"
 	"turnstile/internal/protocol"
-	"turnstile/internal/receipt"
 	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"

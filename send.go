@@ -10,10 +10,10 @@ import (
 	"strings"
 	"time"
 
-	"turnstile/internal/agents"
 	"turnstile/internal/protocol"
-	"turnstile/internal/rediskey"
-	"turnstile/internal/wire"
+	"turnstile/internal/protocol/agents"
+	"turnstile/internal/protocol/rediskey"
+	"turnstile/internal/protocol/wire"
 	"turnstile/pkg/session"
 )
 

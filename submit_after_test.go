@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"turnstile"
-	"turnstile/internal/receipt"
+	"turnstile/internal/chat/receipt"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"

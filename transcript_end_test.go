@@ -8,7 +8,7 @@ import (
 	"turnstile"
 
 	"turnstile/internal/protocol"
-	"turnstile/internal/stream"
+	"turnstile/internal/protocol/stream"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"

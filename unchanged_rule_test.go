@@ -10,7 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile"
-	"turnstile/internal/receipt"
+	"turnstile/internal/chat/receipt"
 	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"

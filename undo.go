@@ -6,9 +6,9 @@ import (
 	"slices"
 	"strings"
 
-	"turnstile/internal/index"
 	"turnstile/internal/protocol"
-	"turnstile/internal/wire"
+	"turnstile/internal/protocol/index"
+	"turnstile/internal/protocol/wire"
 	"turnstile/pkg/session"
 )
 

@@ -10,11 +10,11 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/backoff"
-	"turnstile/internal/boundedjson"
-	"turnstile/internal/redisconn"
-	"turnstile/internal/rediskey"
-	"turnstile/internal/script"
-	"turnstile/internal/stream"
+	"turnstile/internal/protocol/rediskey"
+	"turnstile/internal/protocol/stream"
+	"turnstile/internal/redis/redisconn"
+	"turnstile/internal/redis/script"
+	"turnstile/internal/text/boundedjson"
 	"turnstile/pkg/session"
 )
 

@@ -7,7 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"turnstile/internal/stream"
+	"turnstile/internal/protocol/stream"
 	"turnstile/pkg/session"
 )
 

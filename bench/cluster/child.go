@@ -13,8 +13,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/bench/internal/lab"
-	"turnstile/internal/index"
-	"turnstile/internal/redisconn"
+	"turnstile/internal/protocol/index"
+	"turnstile/internal/redis/redisconn"
 	"turnstile/pkg/agent/echo"
 	"turnstile/pkg/session"
 	"turnstile/pkg/worker"

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"turnstile/bench/internal/lab"
-	"turnstile/internal/redisconn"
+	"turnstile/internal/redis/redisconn"
 )
 
 // place is a Redis or a Redis Cluster.

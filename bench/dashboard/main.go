@@ -17,8 +17,8 @@ import (
 	"github.com/hibiken/asynq"
 
 	"turnstile/bench/internal/lab"
-	"turnstile/internal/maintenance"
 	"turnstile/internal/protocol"
+	"turnstile/internal/protocol/maintenance"
 )
 
 var (

@@ -13,8 +13,8 @@ import (
 
 	"turnstile"
 	"turnstile/bench/internal/lab"
-	"turnstile/internal/deliveries"
 	"turnstile/internal/outbox"
+	"turnstile/internal/protocol/deliveries"
 	"turnstile/pkg/agent/echo"
 	"turnstile/pkg/worker"
 )

@@ -10,8 +10,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/bench/internal/lab"
-	"turnstile/internal/rediskey"
-	"turnstile/internal/script"
+	"turnstile/internal/protocol/rediskey"
+	"turnstile/internal/redis/script"
 )
 
 //go:embed floor.lua

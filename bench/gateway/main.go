@@ -21,9 +21,9 @@ import (
 
 	"turnstile"
 	"turnstile/bench/internal/lab"
-	"turnstile/internal/board"
-	"turnstile/internal/gateway"
-	"turnstile/internal/gateway/store"
+	"turnstile/internal/http/board"
+	"turnstile/internal/http/gateway"
+	"turnstile/internal/http/store"
 	"turnstile/pkg/admin"
 )
 

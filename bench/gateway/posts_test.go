@@ -11,8 +11,8 @@ import (
 
 	"turnstile"
 	"turnstile/bench/internal/lab"
-	"turnstile/internal/gateway"
-	"turnstile/internal/gateway/store"
+	"turnstile/internal/http/gateway"
+	"turnstile/internal/http/store"
 	"turnstile/pkg/admin"
 )
 

@@ -26,8 +26,8 @@ type idle struct {
 	samples   int
 	rest      time.Duration
 
-	starts  []time.Duration // Submit called to Run entered
-	submits []time.Duration // Submit called to Submit returned
+	starts []time.Duration // Send called to Run entered
+	sends  []time.Duration // Send called to Send returned
 }
 
 func (s *idle) String() string {
@@ -75,12 +75,12 @@ func (s *idle) measure(ctx context.Context, srv *lab.Server) error {
 	defer lab.Stop(ctx, w)
 	client := turnstile.NewClient(sender)
 	for i := range warmUp + s.samples {
-		start, submit, err := s.sample(ctx, client, bell, i)
+		start, send, err := s.sample(ctx, client, bell, i)
 		if err != nil {
 			return err
 		}
 		if i >= warmUp {
-			s.starts, s.submits = append(s.starts, start), append(s.submits, submit)
+			s.starts, s.sends = append(s.starts, start), append(s.sends, send)
 		}
 		for w.Status().Running > 0 {
 			time.Sleep(s.rest / 10)
@@ -90,7 +90,7 @@ func (s *idle) measure(ctx context.Context, srv *lab.Server) error {
 	return nil
 }
 
-func (s *idle) sample(ctx context.Context, client *turnstile.Client, bell doorbell, i int) (start, submit time.Duration, err error) {
+func (s *idle) sample(ctx context.Context, client *turnstile.Client, bell doorbell, i int) (start, send time.Duration, err error) {
 	key := "same"
 	if s.fresh {
 		key = fmt.Sprintf("new:%d", i)
@@ -103,10 +103,10 @@ func (s *idle) sample(ctx context.Context, client *turnstile.Client, bell doorbe
 	if _, err := client.Session(key).Send(ctx, turnstile.Message{Text: "hello"}); err != nil {
 		return 0, 0, err
 	}
-	submit = time.Since(sent)
+	send = time.Since(sent)
 	select {
 	case at := <-bell.entered:
-		return at.Sub(sent), submit, nil
+		return at.Sub(sent), send, nil
 	case <-ctx.Done():
 		return 0, 0, context.Cause(ctx)
 	}

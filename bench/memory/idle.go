@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"turnstile/bench/internal/lab"
-	"turnstile/internal/maintenance"
 	"turnstile/internal/protocol"
-	"turnstile/internal/rediskey"
+	"turnstile/internal/protocol/maintenance"
+	"turnstile/internal/protocol/rediskey"
 )
 
 // nothing is the memory of the worker that all idle sessions together may seem to take: the heap is

@@ -9,7 +9,7 @@ import (
 
 	"turnstile"
 	"turnstile/bench/internal/lab"
-	"turnstile/internal/rediskey"
+	"turnstile/internal/protocol/rediskey"
 )
 
 // recoveryTTL is the sentinels' TTL of the workers that recover.

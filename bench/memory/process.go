@@ -7,7 +7,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/bench/internal/lab"
-	"turnstile/internal/rediskey"
+	"turnstile/internal/protocol/rediskey"
 )
 
 // process is a worker's process, with a sender in this one.

@@ -19,7 +19,7 @@ import (
 	"time"
 
 	"turnstile/bench/internal/lab"
-	"turnstile/internal/trace"
+	"turnstile/internal/program/trace"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 )

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"turnstile/internal/terminal"
+	"turnstile/internal/chat/terminal"
 )
 
 // --json prints where another process can continue, in mid-turn and after the end. Together they

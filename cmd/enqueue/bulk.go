@@ -15,8 +15,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"turnstile/internal/printable"
-	"turnstile/internal/receipt"
+	"turnstile/internal/chat/receipt"
+	"turnstile/internal/text/printable"
 )
 
 const (

@@ -6,7 +6,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"turnstile/internal/redisconn"
+	"turnstile/internal/redis/redisconn"
 )
 
 // connectTimeout bounds the wait for a Redis that does not respond, before anything was sent to it.

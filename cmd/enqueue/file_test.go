@@ -12,9 +12,9 @@ import (
 
 	"github.com/hibiken/asynq"
 
+	"turnstile/internal/chat/receipt"
 	"turnstile/internal/protocol"
-	"turnstile/internal/receipt"
-	"turnstile/internal/rediskey"
+	"turnstile/internal/protocol/rediskey"
 	"turnstile/test/expect"
 	"turnstile/test/redistest"
 	"turnstile/test/watched"

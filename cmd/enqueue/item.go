@@ -9,9 +9,9 @@ import (
 	"io"
 	"unicode/utf8"
 
-	"turnstile/internal/agents"
-	"turnstile/internal/strictjson"
-	"turnstile/internal/wire"
+	"turnstile/internal/protocol/agents"
+	"turnstile/internal/protocol/wire"
+	"turnstile/internal/text/strictjson"
 	"turnstile/pkg/session"
 )
 

@@ -16,10 +16,10 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"turnstile/internal/config"
-	"turnstile/internal/printable"
 	"turnstile/internal/process/guardian"
-	"turnstile/internal/redisconn"
+	"turnstile/internal/program/config"
+	"turnstile/internal/redis/redisconn"
+	"turnstile/internal/text/printable"
 )
 
 func main() {

@@ -16,7 +16,7 @@ import (
 
 	"turnstile"
 	"turnstile/internal/protocol"
-	"turnstile/internal/redisconn"
+	"turnstile/internal/redis/redisconn"
 	"turnstile/pkg/session"
 	"turnstile/test/acl"
 	"turnstile/test/actors"

@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"turnstile"
-	"turnstile/internal/slash"
-	"turnstile/internal/wire"
+	"turnstile/internal/chat/slash"
+	"turnstile/internal/protocol/wire"
 	"turnstile/pkg/session"
 )
 

@@ -10,10 +10,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"turnstile/internal/agents"
-	"turnstile/internal/stream"
+	"turnstile/internal/protocol/agents"
+	"turnstile/internal/protocol/stream"
+	"turnstile/internal/protocol/wire"
 	"turnstile/internal/version"
-	"turnstile/internal/wire"
 	"turnstile/pkg/session"
 )
 

@@ -11,9 +11,9 @@ import (
 	"syscall"
 	"time"
 
-	"turnstile/internal/printable"
-	"turnstile/internal/receipt"
-	"turnstile/internal/terminal"
+	"turnstile/internal/chat/receipt"
+	"turnstile/internal/chat/terminal"
+	"turnstile/internal/text/printable"
 	"turnstile/pkg/session"
 )
 

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"turnstile/internal/terminal"
+	"turnstile/internal/chat/terminal"
 )
 
 const (

@@ -3,7 +3,7 @@ package main
 import (
 	"strings"
 
-	"turnstile/internal/terminal"
+	"turnstile/internal/chat/terminal"
 	"turnstile/pkg/session"
 )
 

@@ -10,8 +10,8 @@ import (
 
 	"turnstile"
 
-	"turnstile/internal/receipt"
-	"turnstile/internal/redisconn"
+	"turnstile/internal/chat/receipt"
+	"turnstile/internal/redis/redisconn"
 	"turnstile/pkg/session"
 )
 

@@ -11,10 +11,10 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"turnstile/internal/receipt"
-	"turnstile/internal/redisconn"
-	"turnstile/internal/terminal"
-	"turnstile/internal/wire"
+	"turnstile/internal/chat/receipt"
+	"turnstile/internal/chat/terminal"
+	"turnstile/internal/protocol/wire"
+	"turnstile/internal/redis/redisconn"
 	"turnstile/pkg/session"
 )
 

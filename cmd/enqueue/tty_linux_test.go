@@ -10,8 +10,8 @@ import (
 	"testing"
 	"unicode"
 
+	"turnstile/internal/chat/terminal"
 	"turnstile/internal/protocol"
-	"turnstile/internal/terminal"
 	"turnstile/pkg/session"
 	"turnstile/test/hostile"
 	"turnstile/test/watched"

@@ -9,8 +9,8 @@ import (
 	"strconv"
 	"strings"
 
-	"turnstile/internal/slash"
-	"turnstile/internal/wire"
+	"turnstile/internal/chat/slash"
+	"turnstile/internal/protocol/wire"
 	"turnstile/pkg/session"
 )
 

@@ -6,7 +6,7 @@ import (
 	"syscall"
 	"testing"
 
-	"turnstile/internal/agreement"
+	"turnstile/internal/protocol/agreement"
 	"turnstile/test/acl"
 	"turnstile/test/expect"
 	"turnstile/test/program"

@@ -14,10 +14,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"turnstile/internal/config"
-	"turnstile/internal/daemon"
-	"turnstile/internal/httpd"
-	"turnstile/internal/printable"
+	"turnstile/internal/program/config"
+	"turnstile/internal/program/daemon"
+	"turnstile/internal/program/httpd"
+	"turnstile/internal/text/printable"
 	"turnstile/internal/version"
 )
 

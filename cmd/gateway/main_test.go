@@ -17,7 +17,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"turnstile/internal/config"
+	"turnstile/internal/program/config"
 	"turnstile/test/acl"
 	"turnstile/test/expect"
 	"turnstile/test/program"

@@ -10,8 +10,8 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
-	"turnstile/internal/agents"
-	"turnstile/internal/config"
+	"turnstile/internal/program/config"
+	"turnstile/internal/protocol/agents"
 	"turnstile/pkg/admin"
 )
 

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"turnstile"
-	"turnstile/internal/workspace"
+	"turnstile/internal/process/workspace"
 	"turnstile/test/expect"
 	"turnstile/test/modelserver"
 )

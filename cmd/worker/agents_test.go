@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"turnstile/internal/config"
+	"turnstile/internal/program/config"
 	"turnstile/pkg/agent/openai"
 	"turnstile/test/expect"
 )

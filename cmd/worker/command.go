@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"turnstile/internal/config"
-	"turnstile/internal/slash"
+	"turnstile/internal/chat/slash"
+	"turnstile/internal/program/config"
 	"turnstile/internal/version"
 )
 

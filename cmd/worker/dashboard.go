@@ -7,10 +7,10 @@ import (
 	"strings"
 	"time"
 
-	"turnstile/internal/daemon"
-	"turnstile/internal/httpd"
-	"turnstile/internal/metrics"
-	"turnstile/internal/service"
+	"turnstile/internal/program/daemon"
+	"turnstile/internal/program/httpd"
+	"turnstile/internal/program/metrics"
+	"turnstile/internal/program/service"
 	"turnstile/pkg/admin"
 )
 

@@ -8,12 +8,12 @@ import (
 	"time"
 
 	"turnstile"
-	"turnstile/internal/config"
-	"turnstile/internal/devredis"
-	"turnstile/internal/httpd"
-	"turnstile/internal/redisconn"
-	"turnstile/internal/service"
-	"turnstile/internal/terminal"
+	"turnstile/internal/chat/terminal"
+	"turnstile/internal/program/config"
+	"turnstile/internal/program/httpd"
+	"turnstile/internal/program/service"
+	"turnstile/internal/redis/devredis"
+	"turnstile/internal/redis/redisconn"
 )
 
 // consoleSession is the session of the lines that the user types.

@@ -7,14 +7,14 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile"
-	"turnstile/internal/board"
-	"turnstile/internal/config"
-	"turnstile/internal/gateway"
-	"turnstile/internal/gateway/openai"
-	"turnstile/internal/gateway/store"
+	"turnstile/internal/http/board"
+	"turnstile/internal/http/gateway"
+	"turnstile/internal/http/openai"
+	"turnstile/internal/http/store"
 	"turnstile/internal/outbox"
+	"turnstile/internal/program/config"
+	"turnstile/internal/program/service"
 	"turnstile/internal/protocol"
-	"turnstile/internal/service"
 	"turnstile/pkg/admin"
 )
 

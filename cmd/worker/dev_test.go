@@ -14,9 +14,9 @@ import (
 	"syscall"
 	"testing"
 
-	"turnstile/internal/daemon"
-	"turnstile/internal/redisconn"
-	"turnstile/internal/service"
+	"turnstile/internal/program/daemon"
+	"turnstile/internal/program/service"
+	"turnstile/internal/redis/redisconn"
 	"turnstile/pkg/admin"
 	"turnstile/test/expect"
 	"turnstile/test/redistest"

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"turnstile/internal/agreement"
-	"turnstile/internal/config"
+	"turnstile/internal/program/config"
+	"turnstile/internal/protocol/agreement"
 	"turnstile/test/acl"
 	"turnstile/test/expect"
 	"turnstile/test/redistest"

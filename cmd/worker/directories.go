@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"turnstile/internal/workspace"
+	"turnstile/internal/process/workspace"
 )
 
 // workspaces are the directories that have those of sessions: that of TURNSTILE_WORKSPACE_DIR, and those of the

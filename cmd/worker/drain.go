@@ -5,8 +5,8 @@ import (
 	"sync"
 	"time"
 
-	"turnstile/internal/service"
-	"turnstile/internal/terminal"
+	"turnstile/internal/chat/terminal"
+	"turnstile/internal/program/service"
 	"turnstile/pkg/worker"
 )
 

@@ -16,9 +16,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile"
-	"turnstile/internal/redisconn"
-	"turnstile/internal/rediskey"
-	"turnstile/internal/workspace"
+	"turnstile/internal/process/workspace"
+	"turnstile/internal/protocol/rediskey"
+	"turnstile/internal/redis/redisconn"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/redistest"

@@ -15,9 +15,9 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
-	"turnstile/internal/deliveries"
-	"turnstile/internal/printable"
-	"turnstile/internal/rediskey"
+	"turnstile/internal/protocol/deliveries"
+	"turnstile/internal/protocol/rediskey"
+	"turnstile/internal/text/printable"
 	"turnstile/pkg/session"
 	"turnstile/test/expect"
 	"turnstile/test/hostile"

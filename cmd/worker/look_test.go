@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"turnstile"
-	"turnstile/internal/gateway"
+	"turnstile/internal/http/gateway"
 	"turnstile/pkg/session"
 	"turnstile/test/expect"
 )

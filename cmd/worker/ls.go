@@ -8,7 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
-	"turnstile/internal/gateway"
+	"turnstile/internal/http/gateway"
 	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
 )

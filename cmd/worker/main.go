@@ -10,10 +10,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"turnstile/internal/config"
-	"turnstile/internal/daemon"
-	"turnstile/internal/printable"
-	"turnstile/internal/service"
+	"turnstile/internal/program/config"
+	"turnstile/internal/program/daemon"
+	"turnstile/internal/program/service"
+	"turnstile/internal/text/printable"
 	workerprogram "turnstile/pkg/program"
 	"turnstile/pkg/session"
 )

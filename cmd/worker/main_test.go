@@ -14,7 +14,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"turnstile/internal/redisconn"
+	"turnstile/internal/redis/redisconn"
 	"turnstile/pkg/agent/exec"
 	"turnstile/pkg/session"
 	"turnstile/test/acl"

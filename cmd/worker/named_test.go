@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"turnstile/internal/config"
+	"turnstile/internal/program/config"
 	"turnstile/test/expect"
 )
 

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"turnstile/internal/config"
-	"turnstile/internal/service"
+	"turnstile/internal/program/config"
+	"turnstile/internal/program/service"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/agent/exec"
 	"turnstile/pkg/session"

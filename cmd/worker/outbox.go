@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
-	"turnstile/internal/wire"
+	"turnstile/internal/protocol/wire"
 	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
 )

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"turnstile"
-	"turnstile/internal/deliveries"
 	"turnstile/internal/protocol"
+	"turnstile/internal/protocol/deliveries"
 	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
 	"turnstile/test/acl"

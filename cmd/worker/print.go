@@ -7,7 +7,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"turnstile/internal/printable"
+	"turnstile/internal/text/printable"
 )
 
 // say writes one line for a person and makes its names and texts printable.

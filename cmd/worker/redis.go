@@ -7,9 +7,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile"
-	"turnstile/internal/config"
-	"turnstile/internal/daemon"
-	"turnstile/internal/redisconn"
+	"turnstile/internal/program/config"
+	"turnstile/internal/program/daemon"
+	"turnstile/internal/redis/redisconn"
 	"turnstile/pkg/admin"
 )
 

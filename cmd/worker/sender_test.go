@@ -10,8 +10,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile"
-	"turnstile/internal/rediskey"
-	"turnstile/internal/workspace"
+	"turnstile/internal/process/workspace"
+	"turnstile/internal/protocol/rediskey"
 	"turnstile/test/acl"
 	"turnstile/test/actors"
 	"turnstile/test/expect"

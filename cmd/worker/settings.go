@@ -4,7 +4,7 @@ import (
 	"maps"
 	"strings"
 
-	"turnstile/internal/config"
+	"turnstile/internal/program/config"
 )
 
 // settings reads a worker's settings.

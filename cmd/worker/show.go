@@ -8,7 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"turnstile/internal/gateway"
+	"turnstile/internal/http/gateway"
 	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
 )

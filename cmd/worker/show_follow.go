@@ -11,10 +11,10 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile"
-	"turnstile/internal/daemon"
-	"turnstile/internal/printable"
-	"turnstile/internal/receipt"
-	"turnstile/internal/terminal"
+	"turnstile/internal/chat/receipt"
+	"turnstile/internal/chat/terminal"
+	"turnstile/internal/program/daemon"
+	"turnstile/internal/text/printable"
 	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
 )

@@ -7,10 +7,10 @@ import (
 	"strings"
 	"time"
 
-	"turnstile/internal/agents"
-	"turnstile/internal/gateway"
-	"turnstile/internal/printable"
-	"turnstile/internal/terminal"
+	"turnstile/internal/chat/terminal"
+	"turnstile/internal/http/gateway"
+	"turnstile/internal/protocol/agents"
+	"turnstile/internal/text/printable"
 	"turnstile/pkg/session"
 )
 

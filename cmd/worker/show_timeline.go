@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"turnstile/internal/printable"
+	"turnstile/internal/text/printable"
 	"turnstile/pkg/session"
 )
 

@@ -10,7 +10,7 @@ import (
 
 	"turnstile"
 
-	"turnstile/internal/rediskey"
+	"turnstile/internal/protocol/rediskey"
 	"turnstile/internal/version"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"

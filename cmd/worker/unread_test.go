@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"turnstile/internal/httpd"
+	"turnstile/internal/program/httpd"
 	"turnstile/pkg/session"
 	"turnstile/test/expect"
 	programs "turnstile/test/program"

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"turnstile/internal/config"
+	"turnstile/internal/program/config"
 	"turnstile/internal/version"
 	"turnstile/test/redistest"
 )

@@ -9,10 +9,10 @@ import (
 	"path/filepath"
 	"strings"
 
-	"turnstile/internal/config"
-	"turnstile/internal/devredis"
-	"turnstile/internal/httpd"
-	"turnstile/internal/printable"
+	"turnstile/internal/program/config"
+	"turnstile/internal/program/httpd"
+	"turnstile/internal/redis/devredis"
+	"turnstile/internal/text/printable"
 )
 
 const (

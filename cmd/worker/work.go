@@ -9,9 +9,9 @@ import (
 	"slices"
 	"sync/atomic"
 
-	"turnstile/internal/daemon"
-	"turnstile/internal/service"
-	"turnstile/internal/terminal"
+	"turnstile/internal/chat/terminal"
+	"turnstile/internal/program/daemon"
+	"turnstile/internal/program/service"
 	"turnstile/pkg/worker"
 )
 

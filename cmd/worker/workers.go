@@ -10,7 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"turnstile/internal/agreement"
+	"turnstile/internal/protocol/agreement"
 	"turnstile/pkg/admin"
 )
 

@@ -25,7 +25,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	"sigs.k8s.io/yaml"
 
-	"turnstile/internal/config"
+	"turnstile/internal/program/config"
 )
 
 const folder = "turnstile"

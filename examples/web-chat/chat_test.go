@@ -15,8 +15,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile"
-	"turnstile/internal/gateway"
-	"turnstile/internal/gateway/store"
+	"turnstile/internal/http/gateway"
+	"turnstile/internal/http/store"
 	"turnstile/pkg/admin"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/agent/echo"

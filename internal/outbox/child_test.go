@@ -15,8 +15,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/outbox"
-	"turnstile/internal/redisconn"
-	"turnstile/internal/rediskey"
+	"turnstile/internal/protocol/rediskey"
+	"turnstile/internal/redis/redisconn"
 	"turnstile/test/actors"
 	"turnstile/test/redistest"
 )

@@ -9,8 +9,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"turnstile/internal/deliveries"
-	"turnstile/internal/rediskey"
+	"turnstile/internal/protocol/deliveries"
+	"turnstile/internal/protocol/rediskey"
 	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )

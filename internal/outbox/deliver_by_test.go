@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"turnstile"
-	"turnstile/internal/wire"
+	"turnstile/internal/protocol/wire"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
 )

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"turnstile/internal/backoff"
-	"turnstile/internal/deliveries"
+	"turnstile/internal/protocol/deliveries"
 
 	"github.com/redis/go-redis/v9"
 )

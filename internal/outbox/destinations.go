@@ -11,8 +11,8 @@ import (
 
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
-	"turnstile/internal/strictjson"
-	"turnstile/internal/wire"
+	"turnstile/internal/protocol/wire"
+	"turnstile/internal/text/strictjson"
 )
 
 // defaultMaxAge is how long a record is tried.

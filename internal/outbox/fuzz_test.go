@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"turnstile/internal/deliveries"
-	"turnstile/internal/script"
-	"turnstile/internal/wire"
+	"turnstile/internal/protocol/deliveries"
+	"turnstile/internal/protocol/wire"
+	"turnstile/internal/redis/script"
 	"turnstile/test/expect"
 )
 

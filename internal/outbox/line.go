@@ -7,7 +7,7 @@ import (
 	"net"
 	"time"
 
-	"turnstile/internal/deliveries"
+	"turnstile/internal/protocol/deliveries"
 )
 
 // ackPause is the pause before another attempt to store an answer.

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"turnstile/internal/deliveries"
 	"turnstile/internal/outbox"
+	"turnstile/internal/protocol/deliveries"
 	"turnstile/test/expect"
 )
 

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"turnstile/internal/deliveries"
+	"turnstile/internal/protocol/deliveries"
 )
 
 // pingTime is how long a ping may take.

@@ -17,8 +17,8 @@ import (
 
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
-	"turnstile/internal/deliveries"
-	"turnstile/internal/printable"
+	"turnstile/internal/protocol/deliveries"
+	"turnstile/internal/text/printable"
 	"turnstile/internal/version"
 )
 

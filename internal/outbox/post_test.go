@@ -14,7 +14,7 @@ import (
 
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
-	"turnstile/internal/deliveries"
+	"turnstile/internal/protocol/deliveries"
 	"turnstile/test/expect"
 )
 

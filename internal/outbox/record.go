@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"strings"
 
-	"turnstile/internal/deliveries"
+	"turnstile/internal/protocol/deliveries"
 )
 
 // refuses returns why a record must not be sent to the destination, "" if it may. last is the highest

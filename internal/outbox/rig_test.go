@@ -18,9 +18,9 @@ import (
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	"turnstile"
-	"turnstile/internal/deliveries"
 	"turnstile/internal/outbox"
-	"turnstile/internal/rediskey"
+	"turnstile/internal/protocol/deliveries"
+	"turnstile/internal/protocol/rediskey"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
 	"turnstile/test/redistest"

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"turnstile/internal/rediskey"
+	"turnstile/internal/protocol/rediskey"
 	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"turnstile/internal/deliveries"
+	"turnstile/internal/protocol/deliveries"
 
 	"github.com/redis/go-redis/v9"
 )

@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"turnstile/internal/deliveries"
 	"turnstile/internal/outbox"
-	"turnstile/internal/rediskey"
+	"turnstile/internal/protocol/deliveries"
+	"turnstile/internal/protocol/rediskey"
 	"turnstile/pkg/admin"
 	"turnstile/test/expect"
 	"turnstile/test/redistest"

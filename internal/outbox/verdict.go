@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"turnstile/internal/backoff"
-	"turnstile/internal/deliveries"
+	"turnstile/internal/protocol/deliveries"
 )
 
 // maxRefusals is how often the destination may refuse a record. Failures that are no fault of the record

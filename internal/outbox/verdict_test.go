@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"turnstile/internal/backoff"
-	"turnstile/internal/deliveries"
+	"turnstile/internal/protocol/deliveries"
 	"turnstile/test/expect"
 )
 

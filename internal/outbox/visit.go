@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"turnstile/internal/deliveries"
-	"turnstile/internal/lease"
+	"turnstile/internal/protocol/deliveries"
+	"turnstile/internal/protocol/lease"
 )
 
 // maxTakes is how often a visit takes records before other sessions have their turn.

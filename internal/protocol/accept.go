@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"time"
 
+	"turnstile/internal/protocol/rediskey"
 	"turnstile/internal/protocol/scripts"
-	"turnstile/internal/rediskey"
-	"turnstile/internal/script"
-	"turnstile/internal/wire"
+	"turnstile/internal/protocol/wire"
+	"turnstile/internal/redis/script"
 	"turnstile/pkg/session"
 )
 

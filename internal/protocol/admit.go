@@ -5,9 +5,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"turnstile/internal/protocol/rediskey"
 	"turnstile/internal/protocol/scripts"
-	"turnstile/internal/rediskey"
-	"turnstile/internal/script"
+	"turnstile/internal/redis/script"
 )
 
 // Admit reports whether a message may wait, if all sessions together may have most waiting

@@ -4,8 +4,8 @@ import (
 	"errors"
 	"testing"
 
-	"turnstile/internal/lease"
 	"turnstile/internal/protocol"
+	"turnstile/internal/protocol/lease"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"

@@ -11,9 +11,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile"
-	"turnstile/internal/agents"
 	"turnstile/internal/protocol"
-	"turnstile/internal/rediskey"
+	"turnstile/internal/protocol/agents"
+	"turnstile/internal/protocol/rediskey"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"time"
 
-	"turnstile/internal/index"
+	"turnstile/internal/protocol/index"
+	"turnstile/internal/protocol/rediskey"
 	"turnstile/internal/protocol/scripts"
-	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
 )
 

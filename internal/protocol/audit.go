@@ -7,7 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"turnstile/internal/rediskey"
+	"turnstile/internal/protocol/rediskey"
 )
 
 // mostBy bounds a name in an audit, in bytes: so a thousand lines have about 256 KiB. A decision's has up to

@@ -7,7 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"turnstile/internal/rediskey"
+	"turnstile/internal/protocol/rediskey"
 )
 
 // Before returns the ID of the session's last turn before the running one, "" if it is unknown. It is for traces: the

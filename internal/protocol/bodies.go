@@ -7,7 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"turnstile/internal/rediskey"
+	"turnstile/internal/protocol/rediskey"
 )
 
 // bodyLife is how long the last message of a body is remembered. A client's timeout is shorter.

@@ -7,8 +7,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"turnstile/internal/deliveries"
 	"turnstile/internal/protocol"
+	"turnstile/internal/protocol/deliveries"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
 )

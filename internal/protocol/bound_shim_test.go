@@ -12,7 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"turnstile/internal/script"
+	"turnstile/internal/redis/script"
 	"turnstile/test/redistest"
 )
 

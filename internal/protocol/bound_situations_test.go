@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"turnstile"
+	"turnstile/internal/chat/receipt"
 	"turnstile/internal/protocol"
-	"turnstile/internal/receipt"
-	"turnstile/internal/rediskey"
+	"turnstile/internal/protocol/rediskey"
 	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"turnstile/internal/script"
+	"turnstile/internal/redis/script"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
 )

@@ -11,10 +11,10 @@ import (
 
 	"turnstile"
 
-	"turnstile/internal/lease"
+	"turnstile/internal/chat/receipt"
 	"turnstile/internal/protocol"
-	"turnstile/internal/receipt"
-	"turnstile/internal/rediskey"
+	"turnstile/internal/protocol/lease"
+	"turnstile/internal/protocol/rediskey"
 	"turnstile/pkg/resume"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"

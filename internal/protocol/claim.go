@@ -12,12 +12,12 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"turnstile/internal/index"
-	"turnstile/internal/lease"
+	"turnstile/internal/protocol/index"
+	"turnstile/internal/protocol/lease"
+	"turnstile/internal/protocol/rediskey"
 	"turnstile/internal/protocol/scripts"
-	"turnstile/internal/redisconn"
-	"turnstile/internal/rediskey"
-	"turnstile/internal/script"
+	"turnstile/internal/redis/redisconn"
+	"turnstile/internal/redis/script"
 )
 
 // Claim claims sessions with their next messages. It takes one round trip, and a second one if a

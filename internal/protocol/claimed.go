@@ -10,9 +10,9 @@ import (
 	"sync"
 	"time"
 
-	"turnstile/internal/lease"
+	"turnstile/internal/protocol/lease"
 	"turnstile/internal/protocol/scripts"
-	"turnstile/internal/script"
+	"turnstile/internal/redis/script"
 )
 
 var errLostToAnother = fmt.Errorf("another worker has the sentinel: %w", lease.ErrLost)

@@ -7,10 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"turnstile/internal/chat/receipt"
 	"turnstile/internal/protocol"
-	"turnstile/internal/receipt"
-	"turnstile/internal/rediskey"
-	"turnstile/internal/stream"
+	"turnstile/internal/protocol/rediskey"
+	"turnstile/internal/protocol/stream"
 	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"

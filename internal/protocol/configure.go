@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"turnstile/internal/protocol/scripts"
-	"turnstile/internal/script"
+	"turnstile/internal/redis/script"
 	"turnstile/pkg/session"
 )
 

@@ -10,13 +10,13 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"turnstile/internal/agents"
-	"turnstile/internal/index"
+	"turnstile/internal/protocol/agents"
+	"turnstile/internal/protocol/index"
+	"turnstile/internal/protocol/rediskey"
 	"turnstile/internal/protocol/scripts"
-	"turnstile/internal/rediskey"
-	"turnstile/internal/script"
-	"turnstile/internal/stream"
-	"turnstile/internal/wire"
+	"turnstile/internal/protocol/stream"
+	"turnstile/internal/protocol/wire"
+	"turnstile/internal/redis/script"
 	"turnstile/pkg/session"
 )
 

@@ -12,8 +12,8 @@ import (
 
 	"github.com/hibiken/asynq"
 
-	"turnstile/internal/receipt"
-	"turnstile/internal/wire"
+	"turnstile/internal/chat/receipt"
+	"turnstile/internal/protocol/wire"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
 )

@@ -5,9 +5,9 @@ import (
 	"testing"
 	"time"
 
+	"turnstile/internal/chat/receipt"
 	"turnstile/internal/protocol"
-	"turnstile/internal/receipt"
-	"turnstile/internal/rediskey"
+	"turnstile/internal/protocol/rediskey"
 	"turnstile/pkg/resume"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"

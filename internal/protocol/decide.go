@@ -7,10 +7,10 @@ import (
 	"strings"
 	"time"
 
+	"turnstile/internal/protocol/rediskey"
 	"turnstile/internal/protocol/scripts"
-	"turnstile/internal/redisconn"
-	"turnstile/internal/rediskey"
-	"turnstile/internal/script"
+	"turnstile/internal/redis/redisconn"
+	"turnstile/internal/redis/script"
 	"turnstile/pkg/session"
 )
 

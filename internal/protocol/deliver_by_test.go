@@ -7,10 +7,10 @@ import (
 	"time"
 
 	"turnstile"
-	"turnstile/internal/deliveries"
+	"turnstile/internal/chat/receipt"
 	"turnstile/internal/protocol"
-	"turnstile/internal/receipt"
-	"turnstile/internal/wire"
+	"turnstile/internal/protocol/deliveries"
+	"turnstile/internal/protocol/wire"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"

@@ -3,9 +3,9 @@ package protocol
 import (
 	"context"
 
+	"turnstile/internal/protocol/rediskey"
 	"turnstile/internal/protocol/scripts"
-	"turnstile/internal/rediskey"
-	"turnstile/internal/script"
+	"turnstile/internal/redis/script"
 )
 
 // Discard deletes those of the tasks that are dead letters, and returns how many. lua/discard.lua.

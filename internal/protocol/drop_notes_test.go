@@ -8,8 +8,8 @@ import (
 
 	"turnstile"
 
+	"turnstile/internal/chat/receipt"
 	"turnstile/internal/protocol"
-	"turnstile/internal/receipt"
 	"turnstile/pkg/resume"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"

@@ -3,7 +3,7 @@ package protocol
 import (
 	"fmt"
 
-	"turnstile/internal/boundedjson"
+	"turnstile/internal/text/boundedjson"
 	"turnstile/pkg/session"
 )
 

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"turnstile/internal/protocol/scripts"
-	"turnstile/internal/script"
+	"turnstile/internal/redis/script"
 )
 
 // Erase deletes a batch of a session's messages. The last batch deletes all other keys as well.

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"turnstile/internal/protocol"
-	"turnstile/internal/rediskey"
+	"turnstile/internal/protocol/rediskey"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
 )

@@ -7,8 +7,8 @@ import (
 
 	"turnstile"
 
+	"turnstile/internal/chat/receipt"
 	"turnstile/internal/protocol"
-	"turnstile/internal/receipt"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/demo"

@@ -8,9 +8,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/protocol/lua"
+	"turnstile/internal/protocol/rediskey"
 	"turnstile/internal/protocol/scripts"
-	"turnstile/internal/rediskey"
-	"turnstile/internal/script"
+	"turnstile/internal/redis/script"
 )
 
 // Scripts are the package's scripts by name, for tests that break their calls.

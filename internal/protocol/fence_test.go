@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"turnstile/internal/lease"
 	"turnstile/internal/protocol"
-	"turnstile/internal/rediskey"
+	"turnstile/internal/protocol/lease"
+	"turnstile/internal/protocol/rediskey"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"

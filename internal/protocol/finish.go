@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"turnstile/internal/index"
+	"turnstile/internal/protocol/index"
 	"turnstile/internal/protocol/scripts"
 	"turnstile/pkg/session"
 )

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"turnstile/internal/protocol/scripts"
-	"turnstile/internal/script"
+	"turnstile/internal/redis/script"
 )
 
 // Forget deletes the record of a session that was not used for ttl, and reports whether it did.

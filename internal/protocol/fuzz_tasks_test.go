@@ -10,8 +10,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 
 	"turnstile/internal/protocol"
-	"turnstile/internal/rediskey"
-	"turnstile/internal/stream"
+	"turnstile/internal/protocol/rediskey"
+	"turnstile/internal/protocol/stream"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"turnstile/internal/protocol"
-	"turnstile/internal/rediskey"
+	"turnstile/internal/protocol/rediskey"
 	"turnstile/pkg/resume"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"turnstile/internal/lease"
 	"turnstile/internal/protocol"
+	"turnstile/internal/protocol/lease"
 	"turnstile/pkg/resume"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"

@@ -11,9 +11,9 @@ import (
 	"strings"
 	"time"
 
-	"turnstile/internal/boundedjson"
+	"turnstile/internal/protocol/rediskey"
 	"turnstile/internal/protocol/scripts"
-	"turnstile/internal/rediskey"
+	"turnstile/internal/text/boundedjson"
 	"turnstile/pkg/session"
 )
 

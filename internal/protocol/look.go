@@ -8,7 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/protocol/scripts"
-	"turnstile/internal/script"
+	"turnstile/internal/redis/script"
 )
 
 // Values of Looked.State. The others are paused and empty.

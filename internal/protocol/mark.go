@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"turnstile/internal/lease"
+	"turnstile/internal/protocol/lease"
 	"turnstile/internal/protocol/scripts"
 )
 

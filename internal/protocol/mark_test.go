@@ -8,9 +8,9 @@ import (
 
 	"turnstile"
 
-	"turnstile/internal/lease"
+	"turnstile/internal/chat/receipt"
 	"turnstile/internal/protocol"
-	"turnstile/internal/receipt"
+	"turnstile/internal/protocol/lease"
 	"turnstile/pkg/resume"
 	"turnstile/pkg/session"
 	"turnstile/test/acl"

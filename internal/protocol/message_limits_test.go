@@ -6,9 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"turnstile/internal/chat/receipt"
 	"turnstile/internal/protocol"
-	"turnstile/internal/receipt"
-	"turnstile/internal/wire"
+	"turnstile/internal/protocol/wire"
 	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"

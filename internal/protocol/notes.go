@@ -4,7 +4,7 @@ import (
 	"strconv"
 	"strings"
 
-	"turnstile/internal/boundedjson"
+	"turnstile/internal/text/boundedjson"
 )
 
 // notesMost is the most dropped messages that a note names, each in a line. The senders' scripts

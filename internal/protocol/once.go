@@ -11,9 +11,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"turnstile/internal/protocol/rediskey"
 	"turnstile/internal/protocol/scripts"
-	"turnstile/internal/redisconn"
-	"turnstile/internal/rediskey"
+	"turnstile/internal/redis/redisconn"
 	"turnstile/pkg/session"
 )
 

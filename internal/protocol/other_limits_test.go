@@ -6,9 +6,9 @@ import (
 	"testing"
 
 	"turnstile"
+	"turnstile/internal/chat/receipt"
 	"turnstile/internal/protocol"
-	"turnstile/internal/receipt"
-	"turnstile/internal/wire"
+	"turnstile/internal/protocol/wire"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"

@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"turnstile/internal/deliveries"
 	"turnstile/internal/protocol"
+	"turnstile/internal/protocol/deliveries"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"

@@ -1,7 +1,7 @@
 package protocol
 
 import (
-	"turnstile/internal/boundedjson"
+	"turnstile/internal/text/boundedjson"
 	"turnstile/pkg/session"
 )
 

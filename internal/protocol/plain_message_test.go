@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"turnstile/internal/protocol"
-	"turnstile/internal/wire"
+	"turnstile/internal/protocol/wire"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"

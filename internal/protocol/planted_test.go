@@ -4,9 +4,9 @@ import (
 	"testing"
 	"time"
 
-	"turnstile/internal/deliveries"
-	"turnstile/internal/lease"
 	"turnstile/internal/protocol"
+	"turnstile/internal/protocol/deliveries"
+	"turnstile/internal/protocol/lease"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"

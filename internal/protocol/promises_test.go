@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"turnstile"
-	"turnstile/internal/deliveries"
+	"turnstile/internal/chat/receipt"
 	"turnstile/internal/protocol"
-	"turnstile/internal/receipt"
-	"turnstile/internal/wire"
+	"turnstile/internal/protocol/deliveries"
+	"turnstile/internal/protocol/wire"
 	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"

@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"turnstile/internal/chat/receipt"
 	"turnstile/internal/protocol"
-	"turnstile/internal/receipt"
-	"turnstile/internal/rediskey"
+	"turnstile/internal/protocol/rediskey"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"

@@ -3,7 +3,7 @@ package protocol_test
 import (
 	"testing"
 
-	"turnstile/internal/receipt"
+	"turnstile/internal/chat/receipt"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"

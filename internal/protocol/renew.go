@@ -5,10 +5,10 @@ import (
 	"slices"
 	"time"
 
-	"turnstile/internal/index"
+	"turnstile/internal/protocol/index"
+	"turnstile/internal/protocol/rediskey"
 	"turnstile/internal/protocol/scripts"
-	"turnstile/internal/rediskey"
-	"turnstile/internal/script"
+	"turnstile/internal/redis/script"
 	"turnstile/pkg/session"
 )
 

@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"turnstile/internal/protocol/scripts"
-	"turnstile/internal/redisconn"
-	"turnstile/internal/script"
+	"turnstile/internal/redis/redisconn"
+	"turnstile/internal/redis/script"
 )
 
 // Rotate gives a session a new transcript. lua/rotate.lua.

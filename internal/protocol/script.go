@@ -3,7 +3,7 @@ package protocol
 import (
 	"strings"
 
-	"turnstile/internal/script"
+	"turnstile/internal/redis/script"
 )
 
 // ScriptName returns the move of a script's SHA-1, which MONITOR and SLOWLOG show: "claim",

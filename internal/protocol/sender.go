@@ -10,11 +10,11 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"turnstile/internal/deliveries"
-	"turnstile/internal/index"
+	"turnstile/internal/protocol/deliveries"
+	"turnstile/internal/protocol/index"
 	"turnstile/internal/protocol/scripts"
-	"turnstile/internal/redisconn"
-	"turnstile/internal/script"
+	"turnstile/internal/redis/redisconn"
+	"turnstile/internal/redis/script"
 	"turnstile/pkg/session"
 )
 

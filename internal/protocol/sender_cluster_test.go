@@ -11,8 +11,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/protocol"
-	"turnstile/internal/rediskey"
-	"turnstile/internal/wire"
+	"turnstile/internal/protocol/rediskey"
+	"turnstile/internal/protocol/wire"
 	"turnstile/pkg/session"
 	"turnstile/test/expect"
 	"turnstile/test/redistest"

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"turnstile/internal/protocol"
-	"turnstile/internal/rediskey"
-	"turnstile/internal/wire"
+	"turnstile/internal/protocol/rediskey"
+	"turnstile/internal/protocol/wire"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"

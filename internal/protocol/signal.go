@@ -7,8 +7,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"turnstile/internal/rediskey"
-	"turnstile/internal/stream"
+	"turnstile/internal/protocol/rediskey"
+	"turnstile/internal/protocol/stream"
 	"turnstile/pkg/session"
 )
 

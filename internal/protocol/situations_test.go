@@ -10,8 +10,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile"
-	"turnstile/internal/deliveries"
 	"turnstile/internal/protocol"
+	"turnstile/internal/protocol/deliveries"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"

@@ -10,9 +10,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile"
-	"turnstile/internal/deliveries"
+	"turnstile/internal/chat/receipt"
 	"turnstile/internal/protocol"
-	"turnstile/internal/receipt"
+	"turnstile/internal/protocol/deliveries"
 	"turnstile/pkg/admin"
 	"turnstile/pkg/resume"
 	"turnstile/pkg/session"

@@ -4,9 +4,9 @@ import (
 	"context"
 	"fmt"
 
-	"turnstile/internal/index"
+	"turnstile/internal/protocol/index"
 	"turnstile/internal/protocol/scripts"
-	"turnstile/internal/script"
+	"turnstile/internal/redis/script"
 )
 
 // Survive records that the owner of a lost claim lives: the loss then counts neither as a death nor

@@ -11,9 +11,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile"
-	"turnstile/internal/deliveries"
-	"turnstile/internal/receipt"
-	"turnstile/internal/stream"
+	"turnstile/internal/chat/receipt"
+	"turnstile/internal/protocol/deliveries"
+	"turnstile/internal/protocol/stream"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"

@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 
 	"turnstile/internal/protocol/scripts"
-	"turnstile/internal/script"
+	"turnstile/internal/redis/script"
 	"turnstile/pkg/session"
 )
 

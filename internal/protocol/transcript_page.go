@@ -3,9 +3,9 @@ package protocol
 import (
 	"context"
 
+	"turnstile/internal/protocol/rediskey"
 	"turnstile/internal/protocol/scripts"
-	"turnstile/internal/rediskey"
-	"turnstile/internal/script"
+	"turnstile/internal/redis/script"
 )
 
 // TranscriptPage reads a page of a transcript, of about so many bytes, from its end towards its

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"turnstile/internal/protocol/scripts"
-	"turnstile/internal/wire"
+	"turnstile/internal/protocol/wire"
 	"turnstile/pkg/session"
 )
 

@@ -1,7 +1,7 @@
 package protocol
 
 import (
-	"turnstile/internal/redisconn"
+	"turnstile/internal/redis/redisconn"
 	"turnstile/pkg/session"
 )
 

@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 
-	"turnstile/internal/index"
+	"turnstile/internal/protocol/index"
 	"turnstile/internal/protocol/scripts"
-	"turnstile/internal/redisconn"
-	"turnstile/internal/script"
+	"turnstile/internal/redis/redisconn"
+	"turnstile/internal/redis/script"
 	"turnstile/pkg/session"
 )
 

@@ -4,10 +4,10 @@ import (
 	"context"
 	"time"
 
+	"turnstile/internal/protocol/rediskey"
 	"turnstile/internal/protocol/scripts"
-	"turnstile/internal/rediskey"
-	"turnstile/internal/script"
-	"turnstile/internal/wire"
+	"turnstile/internal/protocol/wire"
+	"turnstile/internal/redis/script"
 	"turnstile/pkg/session"
 )
 

@@ -8,9 +8,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"turnstile/internal/deliveries"
-	"turnstile/internal/rediskey"
-	"turnstile/internal/script"
+	"turnstile/internal/protocol/deliveries"
+	"turnstile/internal/protocol/rediskey"
+	"turnstile/internal/redis/script"
 )
 
 // Backlog counts the sessions in each index.

@@ -11,9 +11,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/protocol"
-	"turnstile/internal/rediskey"
-	"turnstile/internal/script"
-	"turnstile/internal/stream"
+	"turnstile/internal/protocol/rediskey"
+	"turnstile/internal/protocol/stream"
+	"turnstile/internal/redis/script"
 	"turnstile/pkg/session"
 )
 

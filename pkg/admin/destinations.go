@@ -7,8 +7,8 @@ import (
 	"slices"
 	"time"
 
-	"turnstile/internal/deliveries"
-	"turnstile/internal/wire"
+	"turnstile/internal/protocol/deliveries"
+	"turnstile/internal/protocol/wire"
 )
 
 // Destination is a destination to which nothing is sent, and why.

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"turnstile"
-	"turnstile/internal/deliveries"
-	"turnstile/internal/rediskey"
+	"turnstile/internal/protocol/deliveries"
+	"turnstile/internal/protocol/rediskey"
 	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"

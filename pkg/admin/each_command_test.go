@@ -10,9 +10,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile"
-	"turnstile/internal/gateway/store"
+	"turnstile/internal/http/store"
 	"turnstile/internal/protocol"
-	"turnstile/internal/rediskey"
+	"turnstile/internal/protocol/rediskey"
 	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
@@ -53,17 +53,17 @@ var several = map[string]func(b *actors.Bench, rdb redis.UniversalClient) error{
 		_, err := turnstile.NewClient(rdb).Session(actors.Key).Retry(b.Ctx)
 		return err
 	},
-	"submit": func(b *actors.Bench, rdb redis.UniversalClient) error {
+	"send": func(b *actors.Bench, rdb redis.UniversalClient) error {
 		_, err := turnstile.NewClient(rdb).Session(actors.Key).Send(b.Ctx, turnstile.Message{ID: "own", Text: "own"})
 		return err
 	},
 }
 
-// rivals are the actions of others meanwhile. Each submits the message "new" last. "a turn ends" is
+// rivals are the actions of others meanwhile. Each sends the message "new" last. "a turn ends" is
 // of a turn that runs when the operation begins, and "a turn begins" of one that still runs at its
 // end.
 var rivals = map[string]func(b *actors.Bench){
-	"submits":       func(*actors.Bench) {},
+	"sends":         func(*actors.Bench) {},
 	"reruns":        func(b *actors.Bench) { _, _ = b.Client.Operate(actors.Key).Rerun(b.Ctx, admin.All) },
 	"erases":        func(b *actors.Bench) { _ = b.Client.Operate(actors.Key).Erase(b.Ctx) },
 	"rotates":       func(b *actors.Bench) { _, _ = b.Client.Session(actors.Key).NewTranscript(b.Ctx) },

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"turnstile/internal/maintenance"
+	"turnstile/internal/protocol/maintenance"
 	"turnstile/pkg/session"
 )
 

@@ -12,8 +12,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile"
-	"turnstile/internal/redisconn"
-	"turnstile/internal/rediskey"
+	"turnstile/internal/protocol/rediskey"
+	"turnstile/internal/redis/redisconn"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"

@@ -9,7 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile"
-	"turnstile/internal/deliveries"
+	"turnstile/internal/protocol/deliveries"
 	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
 	"turnstile/test/demo"

@@ -12,8 +12,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"turnstile/internal/rediskey"
-	"turnstile/internal/script"
+	"turnstile/internal/protocol/rediskey"
+	"turnstile/internal/redis/script"
 	"turnstile/pkg/session"
 )
 

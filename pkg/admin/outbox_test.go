@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"turnstile"
-	"turnstile/internal/deliveries"
+	"turnstile/internal/protocol/deliveries"
 	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"

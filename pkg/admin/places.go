@@ -8,9 +8,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"turnstile/internal/index"
-	"turnstile/internal/rediskey"
-	"turnstile/internal/script"
+	"turnstile/internal/protocol/index"
+	"turnstile/internal/protocol/rediskey"
+	"turnstile/internal/redis/script"
 )
 
 // deadPage is about how many places of dead letters a round trip reads. One command for all would

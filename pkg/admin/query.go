@@ -9,8 +9,8 @@ import (
 	"regexp"
 	"strings"
 
-	"turnstile/internal/index"
-	"turnstile/internal/rediskey"
+	"turnstile/internal/protocol/index"
+	"turnstile/internal/protocol/rediskey"
 	"turnstile/pkg/session"
 )
 

@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"slices"
 
-	"turnstile/internal/index"
 	"turnstile/internal/protocol"
+	"turnstile/internal/protocol/index"
 	"turnstile/pkg/session"
 )
 

@@ -9,10 +9,10 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/protocol"
-	"turnstile/internal/record"
-	"turnstile/internal/rediskey"
-	"turnstile/internal/stream"
-	"turnstile/internal/wire"
+	"turnstile/internal/protocol/record"
+	"turnstile/internal/protocol/rediskey"
+	"turnstile/internal/protocol/stream"
+	"turnstile/internal/protocol/wire"
 	"turnstile/pkg/session"
 )
 

@@ -9,7 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"turnstile/internal/rediskey"
+	"turnstile/internal/protocol/rediskey"
 )
 
 // scaleMost bounds the sessions whose agents Scale reads: so many that wait, and twice as many that may have an owner.

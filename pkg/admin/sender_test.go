@@ -10,8 +10,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile"
-	"turnstile/internal/rediskey"
-	"turnstile/internal/wire"
+	"turnstile/internal/protocol/rediskey"
+	"turnstile/internal/protocol/wire"
 	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"

@@ -7,8 +7,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"turnstile/internal/record"
-	"turnstile/internal/rediskey"
+	"turnstile/internal/protocol/record"
+	"turnstile/internal/protocol/rediskey"
 	"turnstile/pkg/session"
 )
 

@@ -9,8 +9,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"turnstile/internal/index"
-	"turnstile/internal/rediskey"
+	"turnstile/internal/protocol/index"
+	"turnstile/internal/protocol/rediskey"
 	"turnstile/pkg/session"
 )
 

@@ -11,8 +11,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"turnstile/internal/maintenance"
-	"turnstile/internal/rediskey"
+	"turnstile/internal/protocol/maintenance"
+	"turnstile/internal/protocol/rediskey"
 )
 
 // Worker is a live worker. A worker without maintenance sends no heartbeat: only its

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"turnstile/internal/lease"
+	"turnstile/internal/protocol/lease"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 )

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"turnstile/internal/rediskey"
-	"turnstile/internal/script"
+	"turnstile/internal/protocol/rediskey"
+	"turnstile/internal/redis/script"
 )
 
 //go:embed lock.lua

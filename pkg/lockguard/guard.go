@@ -14,9 +14,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"turnstile/internal/lease"
-	"turnstile/internal/rediskey"
-	"turnstile/internal/script"
+	"turnstile/internal/protocol/lease"
+	"turnstile/internal/protocol/rediskey"
+	"turnstile/internal/redis/script"
 )
 
 var (

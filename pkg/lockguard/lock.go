@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"turnstile/internal/lease"
+	"turnstile/internal/protocol/lease"
 )
 
 // renewals is how many renewals fit into one TTL.

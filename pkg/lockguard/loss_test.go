@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"turnstile/internal/rediskey"
+	"turnstile/internal/protocol/rediskey"
 	"turnstile/pkg/lockguard"
 	"turnstile/test/expect"
 	"turnstile/test/redistest"

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"turnstile/internal/config"
+	"turnstile/internal/program/config"
 	"turnstile/pkg/agent/echo"
 	"turnstile/pkg/program"
 )

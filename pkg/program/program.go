@@ -16,12 +16,12 @@ import (
 	"os"
 	"path/filepath"
 
-	"turnstile/internal/config"
-	"turnstile/internal/daemon"
-	"turnstile/internal/printable"
 	"turnstile/internal/process/confine"
 	"turnstile/internal/process/guardian"
-	"turnstile/internal/service"
+	"turnstile/internal/program/config"
+	"turnstile/internal/program/daemon"
+	"turnstile/internal/program/service"
+	"turnstile/internal/text/printable"
 	"turnstile/pkg/agent"
 )
 

@@ -4,7 +4,7 @@ import (
 	"log/slog"
 	"testing"
 
-	"turnstile/internal/agreement"
+	"turnstile/internal/protocol/agreement"
 	"turnstile/pkg/worker"
 	"turnstile/test/expect"
 	"turnstile/test/watched"

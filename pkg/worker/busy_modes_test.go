@@ -13,8 +13,8 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
-	"turnstile/internal/rediskey"
-	"turnstile/internal/wire"
+	"turnstile/internal/protocol/rediskey"
+	"turnstile/internal/protocol/wire"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 	"turnstile/pkg/worker"

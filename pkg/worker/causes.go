@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"turnstile/internal/lease"
+	"turnstile/internal/protocol/lease"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/resume"
 )

@@ -15,7 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"turnstile/internal/protocol"
-	"turnstile/internal/rediskey"
+	"turnstile/internal/protocol/rediskey"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 	"turnstile/pkg/worker"

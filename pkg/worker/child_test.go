@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"time"
 
-	"turnstile/internal/redisconn"
+	"turnstile/internal/redis/redisconn"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/agent/echo"
 	"turnstile/pkg/agent/exec"

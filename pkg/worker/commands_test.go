@@ -13,8 +13,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile"
+	"turnstile/internal/chat/receipt"
 	"turnstile/internal/protocol"
-	"turnstile/internal/receipt"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 	"turnstile/test/expect"

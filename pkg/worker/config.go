@@ -8,10 +8,10 @@ import (
 	"strings"
 	"time"
 
-	"turnstile/internal/agreement"
 	"turnstile/internal/backoff"
 	"turnstile/internal/protocol"
-	"turnstile/internal/wire"
+	"turnstile/internal/protocol/agreement"
+	"turnstile/internal/protocol/wire"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 )

@@ -11,7 +11,7 @@ import (
 
 	"turnstile"
 
-	"turnstile/internal/receipt"
+	"turnstile/internal/chat/receipt"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"

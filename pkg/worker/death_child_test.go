@@ -14,7 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	sq "turnstile/internal/protocol"
-	"turnstile/internal/rediskey"
+	"turnstile/internal/protocol/rediskey"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/agent/echo"
 	"turnstile/pkg/session"

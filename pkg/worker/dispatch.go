@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"turnstile/internal/backoff"
-	"turnstile/internal/lease"
 	"turnstile/internal/protocol"
+	"turnstile/internal/protocol/lease"
 )
 
 const (

@@ -7,7 +7,7 @@ import (
 
 	"turnstile"
 
-	"turnstile/internal/rediskey"
+	"turnstile/internal/protocol/rediskey"
 	"turnstile/pkg/session"
 	"turnstile/pkg/worker"
 	"turnstile/test/expect"

@@ -10,7 +10,7 @@ import (
 
 	"turnstile"
 
-	"turnstile/internal/rediskey"
+	"turnstile/internal/protocol/rediskey"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/worker"
 	"turnstile/test/expect"

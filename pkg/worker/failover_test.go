@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"turnstile"
-	"turnstile/internal/receipt"
-	"turnstile/internal/rediskey"
+	"turnstile/internal/chat/receipt"
+	"turnstile/internal/protocol/rediskey"
 	"turnstile/pkg/session"
 	"turnstile/test/expect"
 	"turnstile/test/redistest"

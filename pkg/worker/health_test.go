@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"turnstile/internal/httpd"
+	"turnstile/internal/program/httpd"
 	"turnstile/pkg/agent/echo"
 	"turnstile/pkg/session"
 	"turnstile/pkg/worker"

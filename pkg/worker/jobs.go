@@ -11,8 +11,8 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
-	"turnstile/internal/maintenance"
-	"turnstile/internal/recovery"
+	"turnstile/internal/protocol/maintenance"
+	"turnstile/internal/protocol/recovery"
 )
 
 // maintenanceQueue is the asynq queue of the maintenance jobs, which need no order and may run

@@ -11,9 +11,9 @@ import (
 
 	"github.com/hibiken/asynq"
 
-	"turnstile/internal/receipt"
-	"turnstile/internal/rediskey"
-	"turnstile/internal/wire"
+	"turnstile/internal/chat/receipt"
+	"turnstile/internal/protocol/rediskey"
+	"turnstile/internal/protocol/wire"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 	"turnstile/test/expect"

@@ -10,8 +10,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"turnstile/internal/protocol/rediskey"
 	"turnstile/internal/protocol/scripts"
-	"turnstile/internal/rediskey"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/agent/echo"
 	"turnstile/pkg/resume"

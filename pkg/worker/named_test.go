@@ -13,10 +13,10 @@ import (
 
 	"turnstile"
 
-	"turnstile/internal/maintenance"
 	"turnstile/internal/protocol"
-	"turnstile/internal/rediskey"
-	"turnstile/internal/wire"
+	"turnstile/internal/protocol/maintenance"
+	"turnstile/internal/protocol/rediskey"
+	"turnstile/internal/protocol/wire"
 	"turnstile/pkg/admin"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"

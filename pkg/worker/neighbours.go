@@ -9,8 +9,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"turnstile/internal/agents"
-	"turnstile/internal/maintenance"
+	"turnstile/internal/protocol/agents"
+	"turnstile/internal/protocol/maintenance"
 )
 
 // neighboursEvery is how often a worker looks at the others' heartbeats, if it has named agents, has met a

@@ -13,8 +13,8 @@ import (
 
 	"turnstile"
 
-	"turnstile/internal/maintenance"
-	"turnstile/internal/rediskey"
+	"turnstile/internal/protocol/maintenance"
+	"turnstile/internal/protocol/rediskey"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 	"turnstile/pkg/worker"

@@ -6,9 +6,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"turnstile/internal/lease"
 	"turnstile/internal/protocol"
-	"turnstile/internal/wire"
+	"turnstile/internal/protocol/lease"
+	"turnstile/internal/protocol/wire"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 )

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"turnstile/internal/protocol"
-	"turnstile/internal/wire"
+	"turnstile/internal/protocol/wire"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 )

@@ -8,8 +8,8 @@ import (
 
 	"golang.org/x/time/rate"
 
-	"turnstile/internal/lease"
 	"turnstile/internal/protocol"
+	"turnstile/internal/protocol/lease"
 )
 
 // renewRetry is the pause after a failed renewal.

@@ -14,9 +14,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile"
-	"turnstile/internal/receipt"
-	"turnstile/internal/redisconn"
-	"turnstile/internal/rediskey"
+	"turnstile/internal/chat/receipt"
+	"turnstile/internal/protocol/rediskey"
+	"turnstile/internal/redis/redisconn"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 	"turnstile/pkg/worker"

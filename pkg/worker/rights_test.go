@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"turnstile/internal/redisconn"
+	"turnstile/internal/redis/redisconn"
 	"turnstile/pkg/agent/echo"
 	"turnstile/pkg/worker"
 	"turnstile/test/acl"

@@ -13,7 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/protocol"
-	"turnstile/internal/rediskey"
+	"turnstile/internal/protocol/rediskey"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 	"turnstile/pkg/worker"
@@ -56,10 +56,10 @@ func (x *race) ran(id string) {
 	x.runs[id]++
 }
 
-// workerRivals are actions of others while a worker waits for its next command. Each submits the
+// workerRivals are actions of others while a worker waits for its next command. Each sends the
 // message "new" last.
 var workerRivals = map[string]func(x *race){
-	"submits": func(*race) {},
+	"sends":   func(*race) {},
 	"stops":   func(x *race) { _, err := x.client.Session(x.key).Stop(x.ctx); expect.OK(x, err) },
 	"rotates": func(x *race) { _, err := x.client.Session(x.key).NewTranscript(x.ctx); expect.OK(x, err) },
 	"erases": func(x *race) {

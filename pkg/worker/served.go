@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"turnstile/internal/agents"
+	"turnstile/internal/protocol/agents"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 )

@@ -10,7 +10,7 @@ import (
 
 	"github.com/hibiken/asynq"
 
-	"turnstile/internal/rediskey"
+	"turnstile/internal/protocol/rediskey"
 	"turnstile/pkg/worker"
 	"turnstile/test/expect"
 )

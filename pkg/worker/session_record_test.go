@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"turnstile"
-	"turnstile/internal/receipt"
+	"turnstile/internal/chat/receipt"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"

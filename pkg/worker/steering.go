@@ -6,7 +6,7 @@ import (
 	"sync"
 
 	"turnstile/internal/protocol"
-	"turnstile/internal/wire"
+	"turnstile/internal/protocol/wire"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 )

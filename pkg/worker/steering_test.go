@@ -9,8 +9,8 @@ import (
 
 	"turnstile"
 
-	"turnstile/internal/receipt"
-	"turnstile/internal/rediskey"
+	"turnstile/internal/chat/receipt"
+	"turnstile/internal/protocol/rediskey"
 	"turnstile/pkg/agent/echo"
 	"turnstile/pkg/session"
 	"turnstile/pkg/worker"

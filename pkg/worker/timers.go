@@ -8,7 +8,7 @@ import (
 
 	"turnstile/internal/backoff"
 	"turnstile/internal/protocol"
-	"turnstile/internal/recovery"
+	"turnstile/internal/protocol/recovery"
 )
 
 // timers run the jobs that wake sessions: due ones, and those without their owner or a wake-up.

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"turnstile/internal/rediskey"
+	"turnstile/internal/protocol/rediskey"
 	"turnstile/pkg/worker"
 	"turnstile/test/expect"
 )

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"turnstile/internal/gateway/store"
-	"turnstile/internal/rediskey"
+	"turnstile/internal/http/store"
+	"turnstile/internal/protocol/rediskey"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 	"turnstile/test/expect"

@@ -10,7 +10,7 @@ import (
 
 	"turnstile/internal/backoff"
 	"turnstile/internal/protocol"
-	"turnstile/internal/stream"
+	"turnstile/internal/protocol/stream"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 )

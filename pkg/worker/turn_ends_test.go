@@ -13,7 +13,7 @@ import (
 	"github.com/hibiken/asynq"
 
 	sq "turnstile/internal/protocol"
-	"turnstile/internal/rediskey"
+	"turnstile/internal/protocol/rediskey"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/agent/echo"
 	"turnstile/pkg/session"

@@ -7,8 +7,8 @@ import (
 	"log/slog"
 	"time"
 
-	"turnstile/internal/lease"
 	"turnstile/internal/protocol"
+	"turnstile/internal/protocol/lease"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 )

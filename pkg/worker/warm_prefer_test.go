@@ -5,9 +5,9 @@ import (
 
 	"turnstile"
 
-	"turnstile/internal/receipt"
-	"turnstile/internal/redisconn"
-	"turnstile/internal/rediskey"
+	"turnstile/internal/chat/receipt"
+	"turnstile/internal/protocol/rediskey"
+	"turnstile/internal/redis/redisconn"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"

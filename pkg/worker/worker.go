@@ -10,12 +10,12 @@ import (
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/time/rate"
 
-	"turnstile/internal/agreement"
-	"turnstile/internal/maintenance"
 	"turnstile/internal/protocol"
-	"turnstile/internal/recovery"
-	"turnstile/internal/redisconn"
-	"turnstile/internal/rights"
+	"turnstile/internal/protocol/agreement"
+	"turnstile/internal/protocol/maintenance"
+	"turnstile/internal/protocol/recovery"
+	"turnstile/internal/protocol/rights"
+	"turnstile/internal/redis/redisconn"
 	"turnstile/pkg/agent"
 )
 

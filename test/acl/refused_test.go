@@ -14,8 +14,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	sq "turnstile/internal/protocol"
-	"turnstile/internal/redisconn"
-	"turnstile/internal/rediskey"
+	"turnstile/internal/protocol/rediskey"
+	"turnstile/internal/redis/redisconn"
 	"turnstile/pkg/session"
 	"turnstile/test/acl"
 	"turnstile/test/actors"

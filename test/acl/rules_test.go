@@ -10,8 +10,8 @@ import (
 	"go.uber.org/goleak"
 
 	_ "turnstile/internal/protocol"
-	"turnstile/internal/redisconn"
-	"turnstile/internal/script"
+	"turnstile/internal/redis/redisconn"
+	"turnstile/internal/redis/script"
 	_ "turnstile/pkg/resume"
 	"turnstile/test/acl"
 	"turnstile/test/expect"

@@ -10,10 +10,10 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile"
-	"turnstile/internal/deliveries"
-	"turnstile/internal/maintenance"
 	"turnstile/internal/protocol"
-	"turnstile/internal/recovery"
+	"turnstile/internal/protocol/deliveries"
+	"turnstile/internal/protocol/maintenance"
+	"turnstile/internal/protocol/recovery"
 	"turnstile/pkg/admin"
 )
 

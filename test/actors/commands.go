@@ -4,8 +4,8 @@ import (
 	"strings"
 
 	"turnstile"
+	"turnstile/internal/chat/receipt"
 	"turnstile/internal/protocol"
-	"turnstile/internal/receipt"
 	"turnstile/pkg/session"
 	"turnstile/test/expect"
 )

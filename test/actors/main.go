@@ -8,7 +8,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"turnstile/internal/redisconn"
+	"turnstile/internal/redis/redisconn"
 	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )

@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"turnstile"
-	"turnstile/internal/receipt"
-	"turnstile/internal/wire"
+	"turnstile/internal/chat/receipt"
+	"turnstile/internal/protocol/wire"
 	"turnstile/pkg/session"
 )
 

@@ -7,7 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"turnstile/internal/script"
+	"turnstile/internal/redis/script"
 	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )

@@ -13,7 +13,7 @@ import (
 
 	"github.com/hibiken/asynq"
 
-	"turnstile/internal/rediskey"
+	"turnstile/internal/protocol/rediskey"
 	"turnstile/pkg/session"
 	"turnstile/test/expect"
 )

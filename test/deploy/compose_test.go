@@ -18,9 +18,9 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"turnstile/internal/config"
-	"turnstile/internal/gateway"
-	"turnstile/internal/wire"
+	"turnstile/internal/http/gateway"
+	"turnstile/internal/program/config"
+	"turnstile/internal/protocol/wire"
 	"turnstile/test/expect"
 )
 

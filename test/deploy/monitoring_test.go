@@ -18,7 +18,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"turnstile"
-	"turnstile/internal/deliveries"
+	"turnstile/internal/protocol/deliveries"
 	"turnstile/test/expect"
 	"turnstile/test/program"
 	"turnstile/test/redistest"

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"turnstile/internal/config"
+	"turnstile/internal/program/config"
 	"turnstile/test/expect"
 	"turnstile/test/program"
 )

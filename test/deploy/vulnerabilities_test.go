@@ -14,7 +14,7 @@ import (
 // vulnerabilities runs CI's step on one small package.
 func vulnerabilities(t *testing.T, database string) (out string, err error) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), root+"/.ci/vulnerabilities.sh", "./internal/redisconn")
+	cmd := exec.CommandContext(t.Context(), root+"/.ci/vulnerabilities.sh", "./internal/redis/redisconn")
 	cmd.Env = append(os.Environ(), "GOVULNDB="+database)
 	text, err := cmd.CombinedOutput()
 	return string(text), err

@@ -11,7 +11,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"turnstile/internal/redisconn"
+	"turnstile/internal/redis/redisconn"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/agent/exec"
 	"turnstile/pkg/session"

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"turnstile/internal/printable"
+	"turnstile/internal/text/printable"
 )
 
 // tick is the pause between two checks of a condition that has no event.

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"turnstile/internal/protocol/lua"
-	"turnstile/internal/rediskey"
+	"turnstile/internal/protocol/rediskey"
 )
 
 // The checks. A finding begins with the name of its check, so that a configuration can leave one

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"time"
 
-	"turnstile/internal/rediskey"
-	"turnstile/internal/script"
+	"turnstile/internal/protocol/rediskey"
+	"turnstile/internal/redis/script"
 )
 
 // Fault is a fault of a process or of the database.

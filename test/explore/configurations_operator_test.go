@@ -6,7 +6,7 @@ import (
 
 	"github.com/hibiken/asynq"
 
-	"turnstile/internal/rediskey"
+	"turnstile/internal/protocol/rediskey"
 	"turnstile/test/actors"
 	"turnstile/test/explore"
 )

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"turnstile/internal/rediskey"
+	"turnstile/internal/protocol/rediskey"
 )
 
 // checkJournal: what a turn has stored of its steps stays until the turn ends, and its next run gets it.

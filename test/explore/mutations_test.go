@@ -4,7 +4,7 @@ import (
 	"slices"
 	"testing"
 
-	"turnstile/internal/rediskey"
+	"turnstile/internal/protocol/rediskey"
 	"turnstile/test/mutation"
 )
 

@@ -8,10 +8,10 @@ import (
 
 	"turnstile"
 
-	"turnstile/internal/deliveries"
-	"turnstile/internal/rediskey"
-	"turnstile/internal/script"
-	"turnstile/internal/wire"
+	"turnstile/internal/protocol/deliveries"
+	"turnstile/internal/protocol/rediskey"
+	"turnstile/internal/protocol/wire"
+	"turnstile/internal/redis/script"
 	"turnstile/test/actors"
 	"turnstile/test/explore"
 )

@@ -10,7 +10,7 @@ import (
 	"turnstile"
 
 	sq "turnstile/internal/protocol"
-	"turnstile/internal/rediskey"
+	"turnstile/internal/protocol/rediskey"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/explore"

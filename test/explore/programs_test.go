@@ -9,11 +9,11 @@ import (
 
 	"github.com/hibiken/asynq"
 
-	"turnstile/internal/lease"
+	"turnstile/internal/chat/receipt"
 	sq "turnstile/internal/protocol"
-	"turnstile/internal/receipt"
-	"turnstile/internal/rediskey"
-	"turnstile/internal/wire"
+	"turnstile/internal/protocol/lease"
+	"turnstile/internal/protocol/rediskey"
+	"turnstile/internal/protocol/wire"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/explore"

@@ -12,7 +12,7 @@ import (
 	lua "github.com/yuin/gopher-lua"
 	"github.com/yuin/gopher-lua/parse"
 
-	"turnstile/internal/script"
+	"turnstile/internal/redis/script"
 )
 
 var errNoScript = errors.New("NOSCRIPT no matching script")

@@ -15,10 +15,10 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"turnstile/internal/receipt"
-	"turnstile/internal/redisconn"
-	"turnstile/internal/rediskey"
-	"turnstile/internal/script"
+	"turnstile/internal/chat/receipt"
+	"turnstile/internal/protocol/rediskey"
+	"turnstile/internal/redis/redisconn"
+	"turnstile/internal/redis/script"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/worker"
 	"turnstile/test/actors"

@@ -9,8 +9,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile"
-	"turnstile/internal/devredis"
-	"turnstile/internal/wire"
+	"turnstile/internal/protocol/wire"
+	"turnstile/internal/redis/devredis"
 	"turnstile/test/actors"
 )
 

@@ -18,7 +18,7 @@ import (
 	"golang.org/x/tools/txtar"
 
 	"turnstile/internal/protocol/lua"
-	"turnstile/internal/script"
+	"turnstile/internal/redis/script"
 )
 
 // Mutation is one change of one Lua file.

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	_ "turnstile/internal/protocol" // its scripts are changed
-	"turnstile/internal/script"
+	"turnstile/internal/redis/script"
 	"turnstile/test/mutation"
 )
 

@@ -16,7 +16,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"turnstile/internal/devredis"
+	"turnstile/internal/redis/devredis"
 	"turnstile/test/clock"
 )
 

@@ -13,12 +13,12 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile"
-	"turnstile/internal/agents"
-	"turnstile/internal/lease"
+	"turnstile/internal/chat/receipt"
 	sq "turnstile/internal/protocol"
-	"turnstile/internal/receipt"
-	"turnstile/internal/rediskey"
-	"turnstile/internal/wire"
+	"turnstile/internal/protocol/agents"
+	"turnstile/internal/protocol/lease"
+	"turnstile/internal/protocol/rediskey"
+	"turnstile/internal/protocol/wire"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/redistest"
@@ -156,7 +156,7 @@ func word(err error) string {
 // allowed is the result of an operator's button.
 func allowed(err error) string { return fmt.Sprint(err == nil) }
 
-func (b *actual) submit(id, mode string, due int64, opts ...actors.Option) string {
+func (b *actual) send(id, mode string, due int64, opts ...actors.Option) string {
 	if due > 0 {
 		opts = append(opts, actors.Delay(time.Duration(due+500-b.clock.now)*time.Millisecond))
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/protocol/lua"
-	"turnstile/internal/rediskey"
-	"turnstile/internal/script"
+	"turnstile/internal/protocol/rediskey"
+	"turnstile/internal/redis/script"
 	"turnstile/test/redistest"
 )
 

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"turnstile/internal/agents"
 	sq "turnstile/internal/protocol"
+	"turnstile/internal/protocol/agents"
 	"turnstile/test/reference"
 )
 

@@ -8,9 +8,9 @@ import (
 	"slices"
 	"time"
 
-	"turnstile/internal/deliveries"
-	"turnstile/internal/rediskey"
-	"turnstile/internal/wire"
+	"turnstile/internal/protocol/deliveries"
+	"turnstile/internal/protocol/rediskey"
+	"turnstile/internal/protocol/wire"
 	"turnstile/pkg/admin"
 	"turnstile/test/actors"
 	"turnstile/test/reference"

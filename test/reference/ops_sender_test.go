@@ -6,7 +6,7 @@ import (
 	"strconv"
 
 	"turnstile"
-	"turnstile/internal/rediskey"
+	"turnstile/internal/protocol/rediskey"
 	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"

@@ -7,7 +7,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	sq "turnstile/internal/protocol"
-	"turnstile/internal/rediskey"
+	"turnstile/internal/protocol/rediskey"
 	"turnstile/test/reference"
 )
 

@@ -16,7 +16,7 @@ import (
 
 	"turnstile"
 
-	"turnstile/internal/redisconn"
+	"turnstile/internal/redis/redisconn"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
 	"turnstile/test/redistest"

@@ -6,7 +6,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"turnstile/internal/deliveries"
+	"turnstile/internal/protocol/deliveries"
 	"turnstile/pkg/admin"
 	"turnstile/test/actors"
 )

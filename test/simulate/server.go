@@ -9,7 +9,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
-	"turnstile/internal/redisconn"
+	"turnstile/internal/redis/redisconn"
 )
 
 // server is the embedded Redis with the links of all processes to it. Its clock is the bubble's.

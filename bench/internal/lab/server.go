@@ -11,7 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"turnstile/internal/devredis"
+	"turnstile/internal/redis/devredis"
 )
 
 // poolSize is how many connections a client may have: more than the 50 slots of the comparisons

@@ -7,8 +7,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/protocol"
-	"turnstile/internal/recovery"
-	"turnstile/internal/rediskey"
+	"turnstile/internal/protocol/recovery"
+	"turnstile/internal/protocol/rediskey"
 )
 
 // SweepEvery is the workers' SweepInterval.

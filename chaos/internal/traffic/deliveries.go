@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"turnstile/chaos/internal/world"
-	"turnstile/internal/deliveries"
+	"turnstile/internal/protocol/deliveries"
 	"turnstile/pkg/admin"
 	"turnstile/test/history"
 )

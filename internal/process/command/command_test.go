@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"turnstile/internal/lease"
 	"turnstile/internal/process/guardian"
+	"turnstile/internal/protocol/lease"
 	"turnstile/pkg/agent"
 	"turnstile/test/expect"
 )

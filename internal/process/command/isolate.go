@@ -16,7 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"turnstile/internal/workspace"
+	"turnstile/internal/process/workspace"
 	"turnstile/pkg/agent"
 )
 

@@ -73,7 +73,7 @@ func (g *generator) write(file, source string) error {
 	if strings.Contains(body, "//go:embed") {
 		imports = "_ \"embed\"\n"
 	}
-	for _, path := range []string{"time", "turnstile/internal/script"} {
+	for _, path := range []string{"time", "turnstile/internal/redis/script"} {
 		if strings.Contains(body, path[strings.LastIndex(path, "/")+1:]+".") {
 			imports += strings.Repeat("\n", strings.Count(path, "/")/2) + strconv.Quote(path) + "\n"
 		}

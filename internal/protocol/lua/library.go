@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"turnstile/internal/script"
+	"turnstile/internal/redis/script"
 )
 
 // library has the functions and constants of lib, by name.

@@ -83,7 +83,7 @@ local function fields_5(key)
   return {session_id = v[1], undone = v[2]}
 end
 
--- DEFAULT_AGENT is the agent of sessions that have no other one: internal/agents.
+-- DEFAULT_AGENT is the agent of sessions that have no other one: internal/protocol/agents.
 local DEFAULT_AGENT = 'default'
 
 -- append_event(s, event, start) writes an event into the stream, with its turn's start if the

@@ -6,7 +6,7 @@ import (
 	_ "embed"
 	"time"
 
-	"turnstile/internal/script"
+	"turnstile/internal/redis/script"
 )
 
 //go:embed claim.lua

@@ -80,7 +80,7 @@ local function fields_4(key)
   return {deaths = v[1], died = v[2]}
 end
 
--- DEFAULT_AGENT is the agent of sessions that have no other one: internal/agents.
+-- DEFAULT_AGENT is the agent of sessions that have no other one: internal/protocol/agents.
 local DEFAULT_AGENT = 'default'
 
 -- IN_DOUBT is the sentinel's value while a dead owner has time to report that it lives.

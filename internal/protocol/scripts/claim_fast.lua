@@ -51,7 +51,7 @@ local call, pcall, try = redis.pcall, redis.pcall, pcall
 local KEYS, ARGV = KEYS, ARGV
 local s_longest = tonumber(ARGV[9])
 
--- DEFAULT_AGENT is the agent of sessions that have no other one: internal/agents.
+-- DEFAULT_AGENT is the agent of sessions that have no other one: internal/protocol/agents.
 local DEFAULT_AGENT = 'default'
 
 -- activate(s, id, seen, at) writes that a task is in active. seen is its field, or false: then it

@@ -5,7 +5,7 @@ package scripts
 import (
 	_ "embed"
 
-	"turnstile/internal/script"
+	"turnstile/internal/redis/script"
 )
 
 //go:embed once.lua

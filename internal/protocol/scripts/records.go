@@ -5,7 +5,7 @@ package scripts
 import (
 	"time"
 
-	"turnstile/internal/script"
+	"turnstile/internal/redis/script"
 )
 
 // Line is a record within a result.

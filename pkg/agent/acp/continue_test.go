@@ -15,7 +15,7 @@ import (
 
 	"turnstile"
 
-	"turnstile/internal/rediskey"
+	"turnstile/internal/protocol/rediskey"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"

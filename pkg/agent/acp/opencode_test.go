@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"turnstile/internal/process/confine"
-	"turnstile/internal/workspace"
+	"turnstile/internal/process/workspace"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 	"turnstile/test/expect"

@@ -13,9 +13,9 @@ import (
 
 	acpsdk "github.com/coder/acp-go-sdk"
 
-	"turnstile/internal/boundedjson"
 	"turnstile/internal/process/command"
 	"turnstile/internal/process/paced"
+	"turnstile/internal/text/boundedjson"
 	"turnstile/internal/version"
 	"turnstile/pkg/agent"
 )

@@ -9,8 +9,8 @@ import (
 
 	acpsdk "github.com/coder/acp-go-sdk"
 
-	"turnstile/internal/boundedjson"
 	"turnstile/internal/process/command"
+	"turnstile/internal/text/boundedjson"
 )
 
 // maxRequests is how many requests of an agent are served at a time.

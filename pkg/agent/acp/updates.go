@@ -5,7 +5,7 @@ import (
 
 	acpsdk "github.com/coder/acp-go-sdk"
 
-	"turnstile/internal/boundedjson"
+	"turnstile/internal/text/boundedjson"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 )

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"turnstile/internal/lease"
+	"turnstile/internal/protocol/lease"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 	"turnstile/test/expect"

@@ -13,8 +13,8 @@ import (
 
 	acpsdk "github.com/coder/acp-go-sdk"
 
-	"turnstile/internal/boundedjson"
 	"turnstile/internal/process/command"
+	"turnstile/internal/text/boundedjson"
 )
 
 // The SDK has a connection, too. It holds a buffer of a MiB for each agent as long as the agent

@@ -5,7 +5,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"turnstile/internal/workspace"
+	"turnstile/internal/process/workspace"
 	"turnstile/pkg/agent"
 )
 

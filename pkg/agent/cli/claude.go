@@ -7,8 +7,8 @@ import (
 	"regexp"
 	"strings"
 
-	"turnstile/internal/boundedjson"
 	"turnstile/internal/process/command"
+	"turnstile/internal/text/boundedjson"
 	"turnstile/pkg/session"
 )
 

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"slices"
 
-	"turnstile/internal/boundedjson"
 	"turnstile/internal/process/command"
+	"turnstile/internal/text/boundedjson"
 	"turnstile/pkg/session"
 )
 

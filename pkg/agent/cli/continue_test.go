@@ -14,7 +14,7 @@ import (
 	"turnstile"
 
 	"turnstile/internal/process/confine"
-	"turnstile/internal/rediskey"
+	"turnstile/internal/protocol/rediskey"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 
-	"turnstile/internal/boundedjson"
+	"turnstile/internal/text/boundedjson"
 	"turnstile/pkg/session"
 )
 

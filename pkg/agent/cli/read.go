@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"turnstile/internal/process/command"
-	"turnstile/internal/workspace"
+	"turnstile/internal/process/workspace"
 	"turnstile/pkg/agent"
 )
 

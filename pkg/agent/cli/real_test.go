@@ -18,7 +18,7 @@ import (
 
 	"turnstile/internal/process/command"
 	"turnstile/internal/process/confine"
-	"turnstile/internal/workspace"
+	"turnstile/internal/process/workspace"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 	"turnstile/test/expect"

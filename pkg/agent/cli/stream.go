@@ -7,8 +7,8 @@ import (
 	"log/slog"
 	"strings"
 
-	"turnstile/internal/boundedjson"
 	"turnstile/internal/process/command"
+	"turnstile/internal/text/boundedjson"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 )

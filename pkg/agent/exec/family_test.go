@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"turnstile/internal/lease"
+	"turnstile/internal/protocol/lease"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 	"turnstile/test/expect"

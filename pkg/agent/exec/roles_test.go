@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"time"
 
-	"turnstile/internal/strictjson"
+	"turnstile/internal/text/strictjson"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 )

@@ -6,7 +6,7 @@ import (
 	"io"
 	"iter"
 
-	"turnstile/internal/boundedjson"
+	"turnstile/internal/text/boundedjson"
 )
 
 // chunk has the fields of a streamed chunk that the agent uses.

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"turnstile/internal/process/command"
-	"turnstile/internal/strictjson"
-	"turnstile/internal/wire"
+	"turnstile/internal/protocol/wire"
+	"turnstile/internal/text/strictjson"
 	"turnstile/pkg/session"
 )
 

@@ -14,9 +14,9 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"turnstile/internal/boundedjson"
 	"turnstile/internal/process/command"
 	"turnstile/internal/process/guardian"
+	"turnstile/internal/text/boundedjson"
 	"turnstile/pkg/agent"
 )
 

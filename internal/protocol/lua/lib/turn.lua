@@ -1,7 +1,7 @@
 -- The turn: its owner, its beginning, and requests to it. run is the run record, with the fields
 -- that a function uses.
 
--- DEFAULT_AGENT is the agent of sessions that have no other one: internal/agents.
+-- DEFAULT_AGENT is the agent of sessions that have no other one: internal/protocol/agents.
 local DEFAULT_AGENT = 'default'
 
 -- begin_turn(s, fence, ids, at, ...) writes the run record of a turn that begins. The last

@@ -1,0 +1,285 @@
+package openai
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"turnstile"
+	"turnstile/internal/http/gateway"
+	"turnstile/internal/text/boundedjson"
+	"turnstile/pkg/session"
+)
+
+// chatBody is the body of a chat completion, with the supported fields.
+type chatBody struct {
+	inSession bool // which has what is before the assistant's last message
+
+	Model    string            `json:"model"`
+	Messages []chatMessage     `json:"messages"`
+	Metadata map[string]string `json:"metadata"`
+	Stream   bool              `json:"stream"`
+	Options  struct {
+		Usage bool `json:"include_usage"`
+	} `json:"stream_options"`
+
+	N         int               `json:"n"`
+	Tools     []json.RawMessage `json:"tools"`
+	Functions []json.RawMessage `json:"functions"`
+	Format    struct {
+		Type string `json:"type"`
+	} `json:"response_format"`
+
+	Stop          json.RawMessage `json:"stop"`
+	MaxTokens     json.RawMessage `json:"max_tokens"`
+	MaxCompletion json.RawMessage `json:"max_completion_tokens"`
+}
+
+type chatMessage struct {
+	Role    string          `json:"role"`
+	Content json.RawMessage `json:"content"`
+	Calls   []chatCall      `json:"tool_calls"`
+	CallID  string          `json:"tool_call_id"`
+}
+
+// chatCall is a call of a client's function. Index is its place in a stream.
+type chatCall struct {
+	Index    *int   `json:"index,omitempty"`
+	ID       string `json:"id"`
+	Type     string `json:"type"`
+	Function struct {
+		Name      string `json:"name"`
+		Arguments string `json:"arguments"`
+	} `json:"function"`
+}
+
+const (
+	// sessionHeader and sessionMetadata name the session of a chat.
+	sessionHeader   = "X-Turnstile-Session"
+	sessionMetadata = "session"
+)
+
+// check refuses parameters that the agent could not honour. free: clients may instruct it.
+func (b chatBody) check(free bool) error {
+	switch {
+	case len(b.Messages) == 0:
+		return refuse("messages", "There are no messages.")
+	case b.N > 1:
+		return refuse("n", "There is one choice.")
+	case len(b.Functions) > 0:
+		return refuse("functions", ownTools)
+	case free:
+	case len(b.Tools) > 0:
+		return refuse("tools", ownTools)
+	case said(b.Stop):
+		return refuse("stop", "The agent decides where its reply ends: leave stop out.")
+	case said(b.MaxTokens):
+		return refuse("max_tokens", unbounded)
+	case said(b.MaxCompletion):
+		return refuse("max_completion_tokens", unbounded)
+	case b.Format.Type != "" && b.Format.Type != "text":
+		return refuse("response_format", "The agent replies with text.")
+	}
+	return checkMetadata(b.Metadata)
+}
+
+// statements reads the messages. free: clients may instruct the agent, so there may be results of functions.
+// Of what a session has already, pictures among it, only the roles are read.
+func (b chatBody) statements(free bool) (all []statement, err error) {
+	known := 0
+	for i, m := range b.Messages {
+		if b.inSession && m.Role == roleAssistant {
+			known = i + 1
+		}
+	}
+	for i, m := range b.Messages {
+		param := fmt.Sprintf("messages[%d]", i)
+		if !knownRoles[m.Role] || m.Role == roleTool && !free {
+			return nil, refuse(param, "The role %.100q is not supported: the agent uses its tools itself.", m.Role)
+		}
+		s := statement{role: m.Role, call: m.CallID}
+		if roleLabels[m.Role] != "System" && i < known {
+			all = append(all, s)
+			continue
+		}
+		if said(m.Content) || !free {
+			if s.text, s.files, err = parseContent(param, m.Content); err != nil {
+				return nil, err
+			}
+		}
+		for _, c := range m.Calls {
+			s.calls = append(s.calls, session.ToolUse{Name: c.Function.Name, CallID: c.ID, Input: arguments(c.Function.Arguments), Client: true})
+		}
+		all = append(all, s)
+	}
+	return all, nil
+}
+
+// newStatements are those after the assistant's last one. The session has the earlier ones.
+func newStatements(all []statement) []statement {
+	for i := len(all) - 1; i >= 0; i-- {
+		if all[i].role == roleAssistant {
+			return all[i+1:]
+		}
+	}
+	return all
+}
+
+// roleLabels are the labels of a chat's roles, in the text for an agent that takes no roles.
+var roleLabels = map[string]string{"system": "System", "developer": "System", roleUser: "User", roleAssistant: "Assistant"}
+
+// labelled makes one text of statements. If all are the user's, they get no labels.
+func labelled(all []statement) (text string, files []session.Attachment) {
+	named := slices.ContainsFunc(all, func(s statement) bool { return s.role != roleUser })
+	all = slices.Clone(all)
+	for i, s := range all {
+		if named {
+			all[i].text = roleLabels[s.role] + ": " + s.text
+		}
+	}
+	return joined(all)
+}
+
+// postChat sends the new messages of a chat to its session. Without a session, it sends the whole
+// chat to a temporary session.
+func (a *API) postChat(w http.ResponseWriter, r *gateway.Request) error {
+	data, err := r.Read(w)
+	if err != nil {
+		return err
+	}
+	var body chatBody
+	if err := boundedjson.Unmarshal(data, &body); err != nil {
+		return gateway.BadJSON(err)
+	}
+	key := r.Header.Get(sessionHeader)
+	if key == "" {
+		key = body.Metadata[sessionMetadata]
+	}
+	delete(body.Metadata, sessionMetadata)
+	oneShot := key == ""
+	agent, err := a.agentOf(r, body.Model)
+	if err != nil {
+		return err
+	}
+	body.inSession = !oneShot
+	asks, all, err := a.instructed(r, key, agent, data, body.statements)
+	if err != nil {
+		return err
+	}
+	if err := body.check(asks != nil); err != nil {
+		return err
+	}
+	var text string
+	var files []session.Attachment
+	if asks != nil {
+		text, files, err = folded("messages", all, oneShot, asks)
+	} else {
+		if !oneShot {
+			all = newStatements(all)
+		}
+		if text, files = labelled(all); len(all) == 0 {
+			err = refuse("messages", "Nothing is new: the last message is the assistant's.")
+		}
+	}
+	if err != nil {
+		return err
+	}
+	to, err := identify(r, chatSession, key, data)
+	if err != nil {
+		return err
+	}
+	m, err := origin{Model: body.Model}.message(text, files, body.Metadata, r.Token.Name)
+	if err != nil {
+		return err
+	}
+	if oneShot { // its session ends with the response
+		to.temporary = true
+		m.ReplyTo = turnstile.NoReply
+	}
+	m.Agent, m.Request = agent, asks
+	to.streamed = body.Stream
+	receipt, err := a.submit(r, to, m)
+	if err != nil {
+		return err
+	}
+	p := place{receipt.Session, receipt.ID}
+	repeated := body.Stream && receipt.Duplicate
+	var before session.Info
+	if repeated {
+		if before, err = a.client.Session(p.session).Info(r.Work()); err != nil {
+			return err
+		}
+	}
+	stored, err := a.message(r.Work(), p, m)
+	if err != nil {
+		return err
+	}
+	c := chat{api: a, place: p, model: body.Model, created: stored.AcceptedAt}
+	if c.model == "" {
+		c.model = modelName
+	}
+	if body.Stream {
+		if repeated {
+			c.run = lastRun(stored, before.Fence)
+		}
+		return unrepeated(r, c.stream(w, r, body.Options.Usage))
+	}
+	return c.whole(w, r)
+}
+
+// chat is a chat completion of a message.
+type chat struct {
+	api     *API
+	place   place
+	model   string
+	created time.Time
+	run     int64 // of a repeated request: see lastRun
+}
+
+func (c chat) id() string { return "chatcmpl-" + strings.TrimPrefix(c.place.id(), responsePrefix) }
+
+type chatUsage struct {
+	Prompt     int64 `json:"prompt_tokens"`
+	Completion int64 `json:"completion_tokens"`
+	Total      int64 `json:"total_tokens"`
+}
+
+func usageOf(o session.Outcome) chatUsage {
+	if o.Usage == nil {
+		return chatUsage{}
+	}
+	return chatUsage{o.Usage.InputTokens, o.Usage.OutputTokens, o.Usage.InputTokens + o.Usage.OutputTokens}
+}
+
+// whole responds when the message ends.
+func (c chat) whole(w http.ResponseWriter, r *gateway.Request) error {
+	o, err := c.api.await(r, c.place)
+	if err != nil {
+		return c.api.unended(w, r, c.place, err)
+	}
+	if o.Status != session.StatusDone {
+		return gateway.Respond(w, http.StatusBadRequest, failure{turnProblem(o)}) // LangChain repeats a request after 422
+	}
+	work, done := r.More()
+	defer done()
+	items, err := c.api.output(work, o)
+	if err != nil {
+		return err
+	}
+	message, finish := object{"role": roleAssistant, "content": textOf(items), "refusal": nil}, "stop"
+	if calls := callsOf(items); len(calls) > 0 {
+		message["tool_calls"], finish = calls, "tool_calls"
+		if message["content"] == "" {
+			message["content"] = nil
+		}
+	}
+	return gateway.Respond(w, http.StatusOK, object{
+		"id": c.id(), "object": "chat.completion", "created": c.created.Unix(), "model": c.model, "usage": usageOf(o),
+		"choices": []object{{
+			"index": 0, "finish_reason": finish, "logprobs": nil, "message": message,
+		}},
+	})
+}

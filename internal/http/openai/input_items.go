@@ -1,0 +1,90 @@
+package openai
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"turnstile/internal/http/gateway"
+	"turnstile/pkg/session"
+)
+
+// inputItem is a message of the user, as it was sent to a session.
+type inputItem struct {
+	ID      string      `json:"id"`
+	Type    string      `json:"type"`
+	Role    string      `json:"role"`
+	Status  string      `json:"status"`
+	Content []inputPart `json:"content"`
+}
+
+// inputPart is a text, an image or a file.
+type inputPart struct {
+	Type     string `json:"type"`
+	Text     string `json:"text,omitempty"`
+	Detail   string `json:"detail,omitempty"`
+	ImageURL string `json:"image_url,omitempty"`
+	Filename string `json:"filename,omitempty"`
+	FileURL  string `json:"file_url,omitempty"`
+	FileData string `json:"file_data,omitempty"`
+}
+
+// resultItem is a result of a call of the client's function, as it was sent to a session.
+type resultItem struct {
+	ID     string `json:"id"`
+	Type   string `json:"type"`
+	CallID string `json:"call_id"`
+	Status string `json:"status"`
+	Output string `json:"output"`
+}
+
+// inputs are the items of a message, the same for its response and for the conversation.
+func inputs(message, text string, files []session.Attachment, results []session.CallResult) (items []any) {
+	for i, r := range results {
+		items = append(items, resultItem{ID: fmt.Sprintf("fco_in_%s_%d", message, i), Type: "function_call_output", CallID: r.CallID, Status: completed, Output: r.Output})
+	}
+	if text != "" || len(files) > 0 || len(results) == 0 {
+		items = append(items, newInput(message, text, files))
+	}
+	return items
+}
+
+func newInput(message, text string, files []session.Attachment) inputItem {
+	parts := []inputPart{{Type: "input_text", Text: text}}
+	for _, f := range files {
+		part := inputPart{Type: "input_file", Filename: f.Name}
+		switch {
+		case strings.HasPrefix(f.Mime, "image/") && f.URL != "":
+			part = inputPart{Type: "input_image", Detail: "auto", ImageURL: f.URL}
+		case strings.HasPrefix(f.URL, "data:"):
+			part.FileData = f.URL
+		default:
+			part.FileURL = f.URL
+		}
+		parts = append(parts, part)
+	}
+	return inputItem{ID: "msg_in_" + message, Type: "message", Role: "user", Status: completed, Content: parts}
+}
+
+// getInputItems lists the input of a response.
+func (a *API) getInputItems(w http.ResponseWriter, r *gateway.Request) error {
+	q, err := listed(r)
+	if err != nil {
+		return err
+	}
+	_, m, err := a.find(r)
+	if err != nil {
+		return err
+	}
+	var results []session.CallResult
+	if m.Request != nil {
+		results = m.Request.Results
+	}
+	for _, item := range slices.Backward(inputs(m.ID, m.Text, m.Attachments, results)) {
+		if !q.see(item) {
+			break
+		}
+	}
+	return q.respond(w)
+}

@@ -1,0 +1,114 @@
+package openai
+
+import (
+	"net/http"
+	"slices"
+
+	"turnstile/internal/http/gateway"
+)
+
+// itemList is a page of a list of items, which see fills from the list's end. It holds no more than the page and an item.
+type itemList struct {
+	after     string // the page begins after this item
+	ascending bool
+	limit     int
+
+	found bool // after was seen
+	items []any
+	bytes int
+	more  bool // an item comes after the page
+}
+
+// The number of items of a page. One with long items has fewer.
+const (
+	itemsMost    = 100
+	itemsDefault = 20
+	itemsBytes   = 2 << 20
+)
+
+// listed reads which page a request wants.
+func listed(r *gateway.Request) (*itemList, error) {
+	q := &itemList{after: r.URL.Query().Get("after")}
+	var err error
+	if q.limit, err = r.Number("limit", 1, itemsMost, itemsDefault); err != nil {
+		return nil, err
+	}
+	switch r.URL.Query().Get("order") {
+	case "asc":
+		q.ascending = true
+	case "", "desc":
+	default:
+		return nil, refuse("order", "order is asc or desc.")
+	}
+	q.found = q.after == ""
+	return q, nil
+}
+
+// see adds an item that comes before those that were seen. It reports whether the page needs more of them.
+func (q *itemList) see(item any) bool {
+	id, bytes := about(item)
+	isAfter := !q.found && id == q.after
+	q.found = q.found || isAfter
+	switch {
+	case q.ascending && isAfter:
+		return false // the items seen before come next
+	case isAfter, !q.ascending && !q.found:
+		return true
+	}
+	q.items, q.bytes = append(q.items, item), q.bytes+bytes
+	for len(q.items) > q.limit || len(q.items) > 1 && q.bytes > itemsBytes {
+		q.more = true
+		drop := len(q.items) - 1
+		if q.ascending {
+			drop = 0
+		}
+		_, bytes = about(q.items[drop])
+		q.items, q.bytes = slices.Delete(q.items, drop, drop+1), q.bytes-bytes
+	}
+	return q.ascending || !q.more
+}
+
+// respond sends the page.
+func (q *itemList) respond(w http.ResponseWriter) error {
+	if !q.found {
+		return refuse("after", "The list has no item %.100q.", q.after)
+	}
+	if q.ascending {
+		slices.Reverse(q.items)
+	}
+	page := struct {
+		Object string `json:"object"`
+		Data   []any  `json:"data"`
+		First  string `json:"first_id"`
+		Last   string `json:"last_id"`
+		More   bool   `json:"has_more"`
+	}{"list", append([]any{}, q.items...), "", "", q.more}
+	if n := len(page.Data); n > 0 {
+		page.First, _ = about(page.Data[0])
+		page.Last, _ = about(page.Data[n-1])
+	}
+	return gateway.Respond(w, http.StatusOK, page)
+}
+
+// about returns an item's ID, and about how many bytes it has.
+func about(item any) (id string, bytes int) {
+	switch i := item.(type) {
+	case textItem:
+		for _, p := range i.Content {
+			bytes += len(p.Text)
+		}
+		return i.ID, bytes
+	case toolItem:
+		return i.ID, len(i.Name)
+	case callItem:
+		return i.ID, len(i.Name) + len(i.Arguments)
+	case resultItem:
+		return i.ID, len(i.Output)
+	case inputItem:
+		for _, p := range i.Content {
+			bytes += len(p.Text) + len(p.ImageURL) + len(p.FileURL) + len(p.FileData)
+		}
+		return i.ID, bytes
+	}
+	return "", 0
+}

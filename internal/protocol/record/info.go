@@ -1,0 +1,133 @@
+// Package record reads the records of sessions for senders and operators.
+package record
+
+import (
+	"context"
+	"encoding/json"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"turnstile/internal/protocol"
+	"turnstile/internal/protocol/agents"
+	"turnstile/internal/protocol/rediskey"
+	"turnstile/internal/redis/script"
+	"turnstile/pkg/session"
+)
+
+// reads are the commands that read one session.
+type reads struct {
+	run, record, resume                   *redis.SliceCmd
+	sentinel                              *redis.StringCmd
+	ttl                                   *redis.DurationCmd
+	pending, scheduled, retried, archived *redis.IntCmd
+}
+
+func readSession(ctx context.Context, p redis.Pipeliner, k rediskey.Session) reads {
+	return reads{
+		run:      p.HMGet(ctx, k.Run(), "token", "worker", "fence", "phase", "started_at", "ids", "mode", "sid", "entries", "question", "answered", "ended_at", "questions", "hold"),
+		record:   p.HMGet(ctx, k.Record(), "session_id", "title", "title_by", "queue", "reply_to", "dropped", "omitted", "omitted_told", "agent", "fence", "needs"),
+		resume:   p.HMGet(ctx, k.Resume(), "pending", "reason", "marked_at", "interruptions", "suspended"),
+		sentinel: p.Get(ctx, k.Sentinel()),
+		ttl:      p.PTTL(ctx, k.Sentinel()),
+		pending:  p.LLen(ctx, k.Pending()), scheduled: p.ZCard(ctx, k.Scheduled()),
+		retried: p.ZCard(ctx, k.Retry()), archived: p.ZCard(ctx, k.Archived()),
+	}
+}
+
+// Infos reads the states of sessions in one round trip. A session that is unknown is idle and empty.
+func Infos(ctx context.Context, rdb redis.UniversalClient, keys []string) ([]session.Info, error) {
+	all := make([]reads, len(keys))
+	var now *redis.TimeCmd
+	_, err := rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		now = p.Time(ctx)
+		for i, key := range keys {
+			all[i] = readSession(ctx, p, rediskey.For(key))
+		}
+		return nil
+	})
+	if err != nil && err != redis.Nil { //nolint:errorlint // the pipeline returns the Nil of a free sentinel as it is
+		return nil, err
+	}
+	infos := make([]session.Info, len(keys))
+	for i, key := range keys {
+		infos[i] = all[i].info(key, now.Val())
+	}
+	return infos, nil
+}
+
+// info decodes the reads of a session at the time now.
+func (r reads) info(key string, now time.Time) session.Info {
+	run, record := script.HashFields(r.run), script.HashFields(r.record)
+	s := session.Info{
+		Session: key, Phase: session.PhaseIdle, TranscriptID: record.Text("session_id"), Fence: run.Int("fence"),
+		Waiting: int(r.pending.Val()), Delayed: int(r.scheduled.Val() + r.retried.Val()),
+		DeadLetters: int(r.archived.Val()),
+		Title:       record.Text("title"), TitleBy: record.Text("title_by"), ReplyTo: record.Text("reply_to"),
+	}
+	if s.Agent = record.Text("agent"); s.Agent == "" && (s.Fence > 0 || record.Int("fence") > 0) {
+		s.Agent = agents.Default
+	}
+	s.Resume = resumeOf(script.HashFields(r.resume))
+	_ = json.Unmarshal([]byte(record.Text("queue")), &s.Queue) // settings that cannot be read count as none
+	var dropped []string
+	_ = json.Unmarshal([]byte(record.Text("dropped")), &dropped)
+	if len(dropped) > 0 {
+		s.Dropped = len(dropped) + int(max(record.Int("omitted")-record.Int("omitted_told"), 0))
+	}
+	if run.Text("sid") == s.TranscriptID { // otherwise no turn has run in the current transcript
+		s.Entries = run.Int("entries")
+	}
+	phase := session.Phase(run.Text("phase"))
+	if token := r.sentinel.Val(); phase != session.PhaseParked && (token == "" || token != run.Text("token")) {
+		// A dead worker's message counts as neither waiting nor delayed, and may need the agent, too.
+		s.Needs = protocol.NeededAgent(record.Text("needs"), time.UnixMilli(max(run.Int("started_at"), run.Int("ended_at"))), now)
+		return s
+	}
+	fence, prefix := run.Text("fence"), rediskey.IDPrefix(key)
+	if s.Phase = phase; phase != session.PhaseParked {
+		s.Worker, s.LeaseLeft = run.Text("worker"), r.ttl.Val()
+	}
+	s.Turn = prefix + fence
+	s.StartedAt = time.UnixMilli(run.Int("started_at"))
+	s.Running = now.Sub(s.StartedAt)
+	s.Mode = session.Mode(run.Text("mode"))
+	s.Question = protocol.OpenQuestion(key, fence, run.Text("question"), run.Text("answered"), run.Text("questions"))
+	s.WaitsFor, s.Until = protocol.OpenWait(fence, run.Text("question"), run.Text("answered"), run.Text("questions"))
+	if s.WaitsFor == "" {
+		s.Until = until(s, run.Text("hold"))
+	}
+	var ids []string
+	_ = json.Unmarshal([]byte(run.Text("ids")), &ids) // a list that cannot be read counts as empty
+	for _, id := range ids {
+		s.Messages = append(s.Messages, protocol.MessageID(prefix, id))
+	}
+	return s
+}
+
+// until is Info.Until of a turn that does not wait for a program or a time. hold is the run record's field.
+func until(s session.Info, hold string) time.Time {
+	if q := s.Question; q != nil {
+		if q.Timeout <= 0 || q.AskedAt.IsZero() {
+			return time.Time{}
+		}
+		return q.AskedAt.Add(time.Duration(q.Timeout))
+	}
+	text, _, _ := strings.Cut(hold, " ")
+	if ms, err := strconv.ParseInt(text, 10, 64); err == nil && ms > 0 && s.Phase == session.PhaseParked {
+		return time.UnixMilli(ms)
+	}
+	return time.Time{}
+}
+
+func resumeOf(f script.Fields) session.Resume {
+	r := session.Resume{
+		Pending: f.Int("pending") == 1, Reason: f.Text("reason"), Interruptions: int(f.Int("interruptions")), Suspended: f.Int("suspended") == 1,
+	}
+	if ms := f.Int("marked_at"); ms > 0 {
+		r.At = time.UnixMilli(ms)
+	}
+	return r
+}
