@@ -9,10 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"turnstile"
-
 	"github.com/redis/go-redis/v9"
 
+	"turnstile"
 	"turnstile/internal/protocol"
 	"turnstile/internal/protocol/stream"
 	"turnstile/pkg/session"
@@ -383,4 +382,26 @@ func TestManyReadersOfEvents(t *testing.T) {
 	noteEvent(b, h, "middle", "end")
 	done.Wait()
 	expect.Equal(t, "connections that block", hook.most, connections/2)
+}
+
+// A sender does not know how many events the owner keeps, so it trims none.
+func TestSendersLeaveTheOwnersEvents(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t, func(c *protocol.Config) { c.EventsCap = 10_000 })
+	b.Say("a")
+	b.Start()
+	_, err := b.Redis.Pipelined(b.Ctx, func(p redis.Pipeliner) error {
+		for range 3000 {
+			p.XAdd(b.Ctx, &redis.XAddArgs{Stream: b.Keys.Events(), Values: []any{"e", `{"type":"notice"}`}})
+		}
+		return nil
+	})
+	expect.OK(t, err)
+	for _, text := range []string{"b", "/status", "/stop"} {
+		before := b.Redis.XLen(b.Ctx, b.Keys.Events()).Val()
+		b.Say(text)
+		if after := b.Redis.XLen(b.Ctx, b.Keys.Events()).Val(); after < before {
+			t.Errorf("%s: %d events became %d", text, before, after)
+		}
+	}
 }

@@ -77,7 +77,7 @@ func (t *tally) round(ctx context.Context, srv *lab.Server, signal os.Signal) er
 	}
 	defer owner.End()
 	// It uses a tool, so that the interrupted turn has entries that go with it.
-	if err := submit(ctx, client, 0, fmt.Sprintf("tool=work:%s hello", turnTakes)); err != nil {
+	if err := send(ctx, client, 0, fmt.Sprintf("tool=work:%s hello", turnTakes)); err != nil {
 		return err
 	}
 	if err := lab.Until(ctx, "the start of all turns", 10*time.Millisecond, func() (bool, error) {
@@ -93,7 +93,7 @@ func (t *tally) round(ctx context.Context, srv *lab.Server, signal os.Signal) er
 	}
 	defer next.End()
 	for i := range behind {
-		if err := submit(ctx, client, i+1, "and then"); err != nil {
+		if err := send(ctx, client, i+1, "and then"); err != nil {
 			return err
 		}
 	}
@@ -109,8 +109,8 @@ func (t *tally) round(ctx context.Context, srv *lab.Server, signal os.Signal) er
 	return errors.Join(errs...)
 }
 
-// submit submits a message to each session.
-func submit(ctx context.Context, client *turnstile.Client, place int, text string) error {
+// send sends a message to each session.
+func send(ctx context.Context, client *turnstile.Client, place int, text string) error {
 	return lab.Parallel(*sessions, func(i int) error {
 		_, err := client.Session(key(i)).Send(ctx, turnstile.Message{ID: message(place), Text: text})
 		return err

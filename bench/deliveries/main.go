@@ -51,7 +51,7 @@ func run(ctx context.Context, srv *lab.Server, report *lab.Report) error {
 	if err != nil {
 		return err
 	}
-	report.Add("Submit to the delivery of its reply, nothing else runs", "%s", lab.Spread(late))
+	report.Add("Send to the delivery of its reply, nothing else runs", "%s", lab.Spread(late))
 	return nil
 }
 
@@ -110,7 +110,7 @@ func store(ctx context.Context, srv *lab.Server, to *receiver, load lab.Load) er
 	})
 }
 
-// soon measures single messages, from Submit to their delivery.
+// soon measures single messages, from Send to their delivery.
 func soon(ctx context.Context, srv *lab.Server, to *receiver) ([]time.Duration, error) {
 	if err := srv.Clear(ctx); err != nil {
 		return nil, err

@@ -40,7 +40,7 @@ type wholeShape struct {
 	p    lab.Persistence
 }
 
-// wholeGoals are the targets for the cost of messages from Submit to their end, as multiples of
+// wholeGoals are the targets for the cost of messages from Send to their end, as multiples of
 // asynq's.
 var wholeGoals = map[wholeShape]struct{ rate, processor float64 }{
 	{10, lab.None}:   {0.95, 1.1},
@@ -155,7 +155,7 @@ func persisted(ctx context.Context, report *lab.Report, p lab.Persistence, loads
 	return nil
 }
 
-// wholes reports the cost of messages from the first one's Submit to the last one's end.
+// wholes reports the cost of messages from the first one's Send to the last one's end.
 func wholes(report *lab.Report, name string, l lab.Load, p lab.Persistence, asynq, ours measure) {
 	rate, processor := ours.whole/asynq.whole, ours.processor/asynq.processor
 	goal, ok := wholeGoals[wholeShape{l.Each, p}]

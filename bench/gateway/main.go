@@ -1,5 +1,5 @@
 // Command gateway measures the HTTP API: how long a message takes from its POST to the agent's start,
-// how many POSTs a gateway takes compared with Client.Submit, the cost of ten thousand idle streams,
+// how many POSTs a gateway takes compared with Client.Send, the cost of ten thousand idle streams,
 // how soon an event reaches one of them, and how long the board's first page takes with 100,000
 // sessions. It starts a redis-server, and the gateway in a separate process.
 package main
@@ -30,8 +30,8 @@ import (
 var (
 	samples = flag.Int("samples", 2000, "samples of each latency")
 	streams = flag.Int("streams", 10_000, "idle streams")
-	posts   = flag.Int("posts", 4000, "messages of each round of POSTs, and of Submits")
-	rounds  = flag.Int("rounds", 25, "rounds of POSTs and of Submits, in turn")
+	posts   = flag.Int("posts", 4000, "messages of each round of POSTs, and of Sends")
+	rounds  = flag.Int("rounds", 25, "rounds of POSTs and of Sends, in turn")
 	only    = flag.String("only", "", "a part to measure alone: starts, posts, streams or board")
 
 	sessions = flag.Int("sessions", 100_000, "sessions on the board")

@@ -17,7 +17,7 @@ import (
 )
 
 // The cost of a POST in the gateway's process: the handler over a real Redis, without the server's
-// work on the connection. BenchmarkSubmit is the part of it that Client.Submit has.
+// work on the connection. BenchmarkSend is the part of it that Client.Send has.
 
 func BenchmarkPost(b *testing.B) {
 	handler, _ := served(b)
@@ -33,12 +33,12 @@ func BenchmarkPost(b *testing.B) {
 	}
 }
 
-func BenchmarkSubmit(b *testing.B) {
+func BenchmarkSend(b *testing.B) {
 	_, client := served(b)
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
 		m := turnstile.Message{Text: "hello", Meta: map[string]string{"sender": "local"}}
-		if _, err := client.Session("submit-"+strconv.Itoa(i%1000)).Send(b.Context(), m); err != nil {
+		if _, err := client.Session("send-"+strconv.Itoa(i%1000)).Send(b.Context(), m); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -1,5 +1,5 @@
 // Command latency measures the wait of a message when nothing blocks it, on a redis-server that it
-// starts: from the call of Submit to the agent's start on an idle worker, and from a turn's end to
+// starts: from the call of Send to the agent's start on an idle worker, and from a turn's end to
 // the start of the session's next.
 //
 // Sender and worker are in this one process and share its clock, but not a Redis client.
@@ -36,8 +36,8 @@ func run(ctx context.Context, srv *lab.Server, report *lab.Report) error {
 				return err
 			}
 			lab.Progress("idle, %s", s.String())
-			starts(report, "idle, "+s.String()+": Submit to the agent's start", s.starts, time.Millisecond, 5*time.Millisecond)
-			report.Add("  of it Submit itself", "%s", lab.Spread(s.submits))
+			starts(report, "idle, "+s.String()+": Send to the agent's start", s.starts, time.Millisecond, 5*time.Millisecond)
+			report.Add("  of it Send itself", "%s", lab.Spread(s.sends))
 		}
 	}
 	for _, q := range []queued{

@@ -54,7 +54,7 @@ func beside(ctx context.Context, srv *lab.Server, report *lab.Report, rounds, tu
 		value func(use) float64
 		show  string
 	}{
-		{"from Submit to its result", func(u use) float64 { return float64(u.took.Microseconds()) / 1000 }, "%.2f ms"},
+		{"from Send to its result", func(u use) float64 { return float64(u.took.Microseconds()) / 1000 }, "%.2f ms"},
 		{"commands", func(u use) float64 { return u.commands }, "%.1f"},
 		{"bytes to Redis", func(u use) float64 { return u.bytes }, "%.0f"},
 		{"Redis time", func(u use) float64 { return u.redis }, "%.0f us"},

@@ -49,7 +49,7 @@ func TestFollowContinuesAfterAnEvent(t *testing.T) {
 		t.Errorf("after the end: %s", out)
 	}
 
-	// Nothing is submitted, even if there is no such message any more.
+	// Nothing is sent, even if there is no such message any more.
 	r := enqueue(t, bg(t), url, "", "-s", "b", "--id", "m", "--follow", "--after", last, "hello").want(t, exitOther)
 	r.oneLine(t, "the outcome of message m is unknown")
 	if n, err := rdb.Exists(bg(t), "asynq:{session:b}:pending").Result(); n != 0 || err != nil {

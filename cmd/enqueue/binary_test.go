@@ -44,7 +44,7 @@ func TestBinary(t *testing.T) {
 		"failed":      {url, "", []string{"-s", "a", "--wait", "--id", "f", "fail badly"}, exitEnded, "", "enqueue: message f failed: badly\n"},
 		"usage":       {url, "", []string{"hello"}, exitUsage, "", "enqueue: no session: name one with -s SESSION; see enqueue --help\n"},
 		"unreachable": {nowhere, "", []string{"-s", "a", "x"}, exitOther, "", "enqueue: Redis at 127.0.0.1:1 refuses the connection: is it running, and is REDIS_URL right? (dial tcp 127.0.0.1:1: connect: connection refused); nothing was stored\n"},
-		"file":        {url, `{"session":"b","text":"x"}` + "\nnonsense\n", []string{"--file", "-"}, exitUsage, "1 submitted (1 accepted), 1 bad line\n", "enqueue: line 2: invalid JSON: invalid character 'o' in literal null (expecting 'u')\n"},
+		"file":        {url, `{"session":"b","text":"x"}` + "\nnonsense\n", []string{"--file", "-"}, exitUsage, "1 sent (1 accepted), 1 bad line\n", "enqueue: line 2: invalid JSON: invalid character 'o' in literal null (expecting 'u')\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, finish := start(t, c.url, c.stdin, c.args...)

@@ -20,21 +20,21 @@ import (
 )
 
 const (
-	// submitters is how many messages are submitted at the same time. All messages of a session go
-	// through the same submitter, which keeps their order.
-	submitters = 32
+	// senders is how many messages are sent at the same time. All messages of a session go
+	// through the same sender, which keeps their order.
+	senders = 32
 
-	// submitQueue is how many lines may wait for each submitter.
-	submitQueue = 8
+	// sendQueue is how many lines may wait for each sender.
+	sendQueue = 8
 
-	// submitGrace is how long after Ctrl-C the program waits for the results of its submits.
-	submitGrace = 3 * time.Second
+	// sendGrace is how long after Ctrl-C the program waits for the results of its sends.
+	sendGrace = 3 * time.Second
 )
 
 // errBroken ends the reading of a file when Redis takes no more messages.
 var errBroken = errors.New("no more messages are accepted")
 
-// bulk submits the messages of a file.
+// bulk sends the messages of a file.
 type bulk struct {
 	outer context.Context // ends with Ctrl-C
 	ctx   context.Context // ends with outer, and when Redis takes no more
@@ -51,7 +51,7 @@ type bulk struct {
 	codes    map[int]bool
 	statuses map[receipt.Status]int
 	bad      int     // lines
-	skipped  lineSet // read, but not submitted
+	skipped  lineSet // read, but not sent
 	last     int     // the last line read
 }
 
@@ -77,12 +77,12 @@ func (b *bulk) run(client *turnstile.Client, rdb redis.UniversalClient) (int, er
 			}
 		})()
 	}
-	whole := b.submitAll(client, rdb)
+	whole := b.sendAll(client, rdb)
 	if b.results != nil {
-		// Submitted messages are awaited even if the rest of the file could not be submitted.
+		// Sent messages are awaited even if the rest of the file could not be sent.
 		// Closing the connections ends waits at once.
 		stop := context.AfterFunc(b.outer, func() { _ = rdb.Close() })
-		b.progress.submitted()
+		b.progress.sent()
 		b.results.drain()
 		stop()
 	}
@@ -91,22 +91,22 @@ func (b *bulk) run(client *turnstile.Client, rdb redis.UniversalClient) (int, er
 	return worst(b.codes), nil
 }
 
-// submitAll submits the file's messages. whole says that the file was read to its end.
-func (b *bulk) submitAll(client *turnstile.Client, rdb redis.UniversalClient) (whole bool) {
+// sendAll sends the file's messages. whole says that the file was read to its end.
+func (b *bulk) sendAll(client *turnstile.Client, rdb redis.UniversalClient) (whole bool) {
 	sending, cancel := context.WithCancel(context.WithoutCancel(b.ctx))
 	defer cancel()
 	grace := time.AfterFunc(time.Hour, func() { cancel(); _ = rdb.Close() })
 	grace.Stop()
 	defer grace.Stop()
-	defer context.AfterFunc(b.outer, func() { grace.Reset(submitGrace) })()
+	defer context.AfterFunc(b.outer, func() { grace.Reset(sendGrace) })()
 
-	var shards [submitters]chan item
+	var shards [senders]chan item
 	var wg sync.WaitGroup
 	for i := range shards {
-		shards[i] = make(chan item, submitQueue)
+		shards[i] = make(chan item, sendQueue)
 		wg.Go(func() {
 			for it := range shards[i] {
-				b.submit(sending, client, it)
+				b.send(sending, client, it)
 			}
 		})
 	}
@@ -118,8 +118,8 @@ func (b *bulk) submitAll(client *turnstile.Client, rdb redis.UniversalClient) (w
 	return whole
 }
 
-// dispatch hands the file's messages to the submitters of their sessions.
-func (b *bulk) dispatch(shards *[submitters]chan item) (whole bool) {
+// dispatch hands the file's messages to the senders of their sessions.
+func (b *bulk) dispatch(shards *[senders]chan item) (whole bool) {
 	entries := make(chan entry)
 	// If a read blocks, it ends later than this function, or with the process.
 	go b.in.each(b.ctx, b.o, entries)
@@ -147,13 +147,13 @@ func (b *bulk) dispatch(shards *[submitters]chan item) (whole bool) {
 		case <-b.ctx.Done():
 			b.skip(e.line)
 			return false
-		case shards[maphash.String(seed, e.session)%submitters] <- e.item:
+		case shards[maphash.String(seed, e.session)%senders] <- e.item:
 		}
 	}
 }
 
-// submit submits one message.
-func (b *bulk) submit(ctx context.Context, client *turnstile.Client, it item) {
+// send sends one message.
+func (b *bulk) send(ctx context.Context, client *turnstile.Client, it item) {
 	if b.ctx.Err() != nil || b.results != nil && !b.results.reserve(b.ctx) {
 		b.skip(it.line)
 		return
@@ -165,7 +165,7 @@ func (b *bulk) submit(ctx context.Context, client *turnstile.Client, it item) {
 		b.results.release()
 	}
 	if err != nil {
-		b.submitFailed(ctx, it, r, err)
+		b.sendFailed(ctx, it, r, err)
 		return
 	}
 	if r.Invalid {
@@ -193,9 +193,9 @@ func (b *bulk) submit(ctx context.Context, client *turnstile.Client, it item) {
 	}
 }
 
-func (b *bulk) submitFailed(ctx context.Context, it item, r receipt.Receipt, err error) {
-	f := submitFailure(ctx, it.session, it.message, r, err, "the id")
-	if errors.Is(err, session.ErrTooLarge) { // encoded as JSON, which only Submit does
+func (b *bulk) sendFailed(ctx context.Context, it item, r receipt.Receipt, err error) {
+	f := sendFailure(ctx, it.session, it.message, r, err, "the id")
+	if errors.Is(err, session.ErrTooLarge) { // encoded as JSON, which only Send does
 		b.badLine(it.line, f)
 		return
 	}
@@ -237,10 +237,10 @@ func (b *bulk) report(whole bool) {
 		missing += fmt.Sprintf("all after line %d", b.last)
 	}
 	if b.outer.Err() != nil && (!whole || missing != "" || b.results != nil && len(b.results.waiting) > 0) {
-		b.fail(failure{code: exitInterrupted, text: "interrupted; submitted messages stay"})
+		b.fail(failure{code: exitInterrupted, text: "interrupted; sent messages stay"})
 	}
 	if missing != "" {
-		b.out.note("enqueue: not submitted: " + missing)
+		b.out.note("enqueue: not sent: " + missing)
 	}
 	if b.o.json {
 		return
@@ -253,7 +253,7 @@ func (b *bulk) report(whole bool) {
 			parts = append(parts, fmt.Sprintf("%d %s", n, statusText(status)))
 		}
 	}
-	text := fmt.Sprintf("%d submitted", in)
+	text := fmt.Sprintf("%d sent", in)
 	if len(parts) > 0 {
 		text += " (" + strings.Join(parts, ", ") + ")"
 	}

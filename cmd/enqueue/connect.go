@@ -15,7 +15,7 @@ const connectTimeout = 5 * time.Second
 // connect returns a client of a Redis that responds.
 func connect(ctx context.Context, url string) (redis.UniversalClient, error) {
 	// Waits may use half of the connections.
-	rdb, err := redisconn.Open(url, redisconn.WithPoolSize(max(submitters, waiters)+waiters+2), redisconn.WithClientName("turnstile-enqueue"))
+	rdb, err := redisconn.Open(url, redisconn.WithPoolSize(max(senders, waiters)+waiters+2), redisconn.WithClientName("turnstile-enqueue"))
 	if err != nil {
 		return nil, usage(err)
 	}

@@ -8,7 +8,7 @@ const (
 	exitRefused     = 3   // the session was busy, or its queue was full
 	exitTimeout     = 4   // no result in time; the message stays
 	exitEnded       = 5   // the message did not succeed
-	exitInterrupted = 130 // Ctrl-C, or nobody reads stdout any more; submitted messages stay
+	exitInterrupted = 130 // Ctrl-C, or nobody reads stdout any more; sent messages stay
 )
 
 // worst returns the code of several messages: one that was not accepted counts before one that did

@@ -37,7 +37,7 @@ func TestAFileKeepsTheOrderWithinEachSession(t *testing.T) {
 	const sessions, n = 50, 20
 	file := writeFile(t, manyLines(sessions, n))
 	r := enqueue(t, bg(t), url, "", "--file", file).want(t, exitOK)
-	if r.out != "1000 submitted (1000 accepted)\n" || r.err != "" {
+	if r.out != "1000 sent (1000 accepted)\n" || r.err != "" {
 		t.Errorf("%+v", r)
 	}
 	var mu sync.Mutex
@@ -137,7 +137,7 @@ func TestBadLinesAreReportedAndTheOthersGoIn(t *testing.T) {
 		t.Errorf("pending %v, want %v", ids, want)
 	}
 	r = enqueue(t, bg(t), url, strings.Join(lines, "\n"), "--file", "-").want(t, exitUsage)
-	if r.out != "0 submitted, 3 duplicates, 17 bad lines\n" {
+	if r.out != "0 sent, 3 duplicates, 17 bad lines\n" {
 		t.Errorf("stdout %q", r.out)
 	}
 }
@@ -263,12 +263,12 @@ func TestTheCodeOfAFile(t *testing.T) {
 		code int
 		out  string
 	}{
-		{"", exitOK, "0 submitted\n"},
-		{good, exitOK, "1 submitted (1 accepted)\n"},
-		{good + good, exitOK, "0 submitted, 2 duplicates\n"},
-		{`{"session":"s","text":"x","in":"1h"}` + "\n", exitOK, "1 submitted (1 delayed)\n"},
-		{good + bad, exitUsage, "0 submitted, 1 duplicate, 1 bad line\n"},
-		{bad + refused + good, exitRefused, "0 submitted, 1 duplicate, 1 refused, 1 bad line\n"},
+		{"", exitOK, "0 sent\n"},
+		{good, exitOK, "1 sent (1 accepted)\n"},
+		{good + good, exitOK, "0 sent, 2 duplicates\n"},
+		{`{"session":"s","text":"x","in":"1h"}` + "\n", exitOK, "1 sent (1 delayed)\n"},
+		{good + bad, exitUsage, "0 sent, 1 duplicate, 1 bad line\n"},
+		{bad + refused + good, exitRefused, "0 sent, 1 duplicate, 1 refused, 1 bad line\n"},
 	} {
 		r := enqueue(t, bg(t), url, c.file, "--file", "-").want(t, c.code)
 		if r.out != c.out {
@@ -287,7 +287,7 @@ func TestCtrlCInAFile(t *testing.T) {
 	cancel()
 	r := <-finish
 	r.want(t, exitInterrupted)
-	if !strings.Contains(r.err, "interrupted; submitted messages stay") {
+	if !strings.Contains(r.err, "interrupted; sent messages stay") {
 		t.Errorf("stderr %q", r.err)
 	}
 	known := map[string]bool{}
@@ -319,7 +319,7 @@ func TestCtrlCInAFile(t *testing.T) {
 	}
 }
 
-// Redis fills up while a file is submitted: acknowledged messages are stored, and every other line
+// Redis fills up while a file is sent: acknowledged messages are stored, and every other line
 // is reported as an error.
 func TestB85_AFileIntoARedisThatFillsUp(t *testing.T) {
 	t.Parallel()
@@ -330,7 +330,7 @@ func TestB85_AFileIntoARedisThatFillsUp(t *testing.T) {
 		fmt.Fprintf(&file, `{"session":"s%d","text":"%s","id":"m%d"}`+"\n", i%40, strings.Repeat("x", 2000), i)
 	}
 	r := enqueue(t, bg(t), server.URL(), file.String(), "--file", "-", "--json").want(t, exitOther)
-	if !strings.Contains(r.err, "out of memory") || !strings.Contains(r.err, "not submitted: ") {
+	if !strings.Contains(r.err, "out of memory") || !strings.Contains(r.err, "not sent: ") {
 		t.Errorf("stderr %q", r.err)
 	}
 	checkAcknowledged(t, server.URL(), r)

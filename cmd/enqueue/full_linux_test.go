@@ -68,7 +68,7 @@ func TestStdoutTakesNothing(t *testing.T) {
 						expect.Equal(t, "again", strings.HasPrefix(again.out, "duplicate: "+m[1]), true)
 					}
 				}
-				if len(ids) != c.ids && (!piped || len(ids) == 0 || !strings.Contains(said.String(), "not submitted: ")) {
+				if len(ids) != c.ids && (!piped || len(ids) == 0 || !strings.Contains(said.String(), "not sent: ")) {
 					t.Errorf("%d ids, want %d: %q", len(ids), c.ids, said.String())
 				}
 				expect.Equal(t, "commands", strings.Contains(said.String(), "the command was carried out"), c.ids == 0)

@@ -26,8 +26,8 @@ the session's /queue setting, or else the worker's:
    "agent":"support"}
 where only text is required if -s names the session. Other fields are errors; the
 values of meta are strings, context is any JSON. Flags are the defaults of the lines. The messages of one
-session are submitted in the order of the file, those of several sessions at the same
-time. A bad line is reported with its number, and the others are still submitted. With
+session are sent in the order of the file, those of several sessions at the same
+time. A bad line is reported with its number, and the others are still sent. With
 --wait replies are printed as they arrive, each line after its session and id. --timeout
 counts for each message from its submission. While 20,000 messages wait for a reply, the
 file is read no further.
@@ -51,7 +51,7 @@ If no worker is running, --wait and --follow say so on stderr after 3 seconds.
 notices, the agent's questions with the commands to decide them, and the turn's usage;
 on a terminal also thoughts. If it ended before the message, continue with
   enqueue -s SESSION --id ID --follow --after EVENT_ID
-after an event. EVENT_ID is its event_id with --json; 0-0 is the beginning. This submits
+after an event. EVENT_ID is its event_id with --json; 0-0 is the beginning. This sends
 nothing, needs no TEXT, and prints no object about the message's acceptance.
 
 A DUR is written as 500ms, 90s, 10m, 1h30m or 30d. --in counts from now, by this
@@ -85,7 +85,7 @@ Exit codes
        wait, or no turn waits for the value of --answer
   4    no reply within --timeout; the message stays
   5    it did not succeed: failed, interrupted, expired, stopped, dropped
-  130  Ctrl-C; submitted messages stay
+  130  Ctrl-C; sent messages stay
   With --file the lines may end with several codes: the exit code is the first of
   130, 1, 3, 2, 5, 4 that a line has.
 

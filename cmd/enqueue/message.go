@@ -12,7 +12,7 @@ import (
 	"turnstile/pkg/session"
 )
 
-// newID is the ID of a message without one, so that a repeated submit is safe. A command gets none: it
+// newID is the ID of a message without one, so that a repeated send is safe. A command gets none: it
 // would be remembered although nobody knows it.
 func newID(text string) string {
 	if cmd, args, ok := slash.Parse(text); ok && !cmd.IsMessage(args) {

@@ -81,7 +81,7 @@ func newCommand(o *options, run func(words []string) error) *cobra.Command {
 	f.StringVar(&o.answer, "answer", "", "give the JSON to the turn that waits for it under `KEY`")
 	f.BoolVar(&o.wait, "wait", false, "wait for the reply and print it")
 	f.BoolVar(&o.follow, "follow", false, "print the reply as it arrives, and tools on stderr")
-	f.StringVar(&o.after, "after", "", "with --follow, submit nothing, and continue after the event `EVENT_ID` of the message --id")
+	f.StringVar(&o.after, "after", "", "with --follow, send nothing, and continue after the event `EVENT_ID` of the message --id")
 	f.Var((*duration)(&o.timeout), "timeout", "wait no longer than `DUR` for the reply; the message stays (default: no limit)")
 	f.BoolVar(&o.json, "json", false, "print one JSON object a line")
 	f.StringVar(&o.file, "file", "", "read messages from `MESSAGES.jsonl`, one JSON object a line; - is stdin")
@@ -157,7 +157,7 @@ func (o *options) validate(words []string) error {
 	case o.given("after") && !o.given("id"):
 		return problem("--after needs the --id of the message that was followed")
 	case o.given("after") && o.givenAny("mode", "in", "expires-in", "agent", "meta", "reply-to", "context", "deliver-by"):
-		return problem("--after submits nothing: leave out --mode, --in, --expires-in, --agent, --meta, --reply-to, --context and --deliver-by")
+		return problem("--after sends nothing: leave out --mode, --in, --expires-in, --agent, --meta, --reply-to, --context and --deliver-by")
 	case o.given("reply-to") && o.replyTo == "":
 		return problem("--reply-to is empty: name a destination, or - for none")
 	case o.given("answer") && o.answer == "":

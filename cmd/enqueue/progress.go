@@ -29,7 +29,7 @@ type progress struct {
 
 	mu      sync.Mutex
 	read    int64 // bytes
-	in      int   // messages that were submitted
+	in      int   // messages that were sent
 	waited  int   // how many of them are awaited
 	results int
 	left    int  // messages that are no longer awaited, without a result
@@ -48,7 +48,7 @@ func newProgress(screen *terminal.Screen, size int64, waits bool) *progress {
 // skip counts a line of the file that has no message.
 func (p *progress) skip(bytes int) { p.update(func() { p.read += int64(bytes) }) }
 
-// line counts a line with a submitted message.
+// line counts a line with a sent message.
 func (p *progress) line(bytes int) {
 	p.update(func() { p.read += int64(bytes); p.in++ })
 }
@@ -62,8 +62,8 @@ func (p *progress) result() { p.update(func() { p.results++ }) }
 // leave counts a message that is no longer awaited.
 func (p *progress) leave() { p.update(func() { p.left++ }) }
 
-// submitted says that the whole file is read. From then on results are counted.
-func (p *progress) submitted() {
+// sent says that the whole file is read. From then on results are counted.
+func (p *progress) sent() {
 	p.update(func() { p.whole, p.began = true, time.Now() })
 }
 
@@ -111,7 +111,7 @@ func (p *progress) draw() {
 // text is the line after this much time.
 func (p *progress) text(took time.Duration) string {
 	part, of := float64(p.read), float64(p.size)
-	count := fmt.Sprintf("%d submitted", p.in)
+	count := fmt.Sprintf("%d sent", p.in)
 	switch {
 	case p.whole:
 		part, of = float64(p.results+p.left), float64(p.waited)

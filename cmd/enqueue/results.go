@@ -19,7 +19,7 @@ const (
 	// waiters is how many messages are awaited at the same time. Each takes a connection.
 	waiters = 64
 
-	// maxWaiting is how many messages of a file may be submitted without a result. At that number
+	// maxWaiting is how many messages of a file may be sent without a result. At that number
 	// reading pauses until results come.
 	maxWaiting = 20_000
 
@@ -42,7 +42,7 @@ type results struct {
 	progress *progress
 	fail     func(failure) // reports a message that did not succeed
 
-	room    chan struct{} // one element for each submitted message without a result
+	room    chan struct{} // one element for each sent message without a result
 	waiting chan awaited  // never full: as long as room
 	over    chan struct{}
 	slots   sync.WaitGroup
@@ -51,7 +51,7 @@ type results struct {
 	statuses map[session.Status]int
 }
 
-// awaited is a submitted message.
+// awaited is a sent message.
 type awaited struct {
 	item
 	until time.Time // zero: without a limit
@@ -80,7 +80,7 @@ func (a *results) start() {
 	}
 }
 
-// reserve makes room for one more message before it is submitted.
+// reserve makes room for one more message before it is sent.
 func (a *results) reserve(ctx context.Context) bool {
 	select {
 	case a.room <- struct{}{}:

@@ -21,7 +21,7 @@ import (
 // errTimeout is the cause with which --timeout ends a context.
 var errTimeout = errors.New("no reply in time")
 
-// single submits one message.
+// single sends one message.
 type single struct {
 	ctx context.Context
 	o   options
@@ -44,7 +44,7 @@ func (s *single) run(client *turnstile.Client, rdb redis.UniversalClient) (int, 
 	// Closing the connection ends a read at once.
 	defer context.AfterFunc(s.ctx, func() { _ = rdb.Close() })()
 	if s.o.after == "" {
-		if over, err := s.submit(client); over || err != nil {
+		if over, err := s.send(client); over || err != nil {
 			return exitOK, err
 		}
 	}
@@ -59,11 +59,11 @@ func (s *single) run(client *turnstile.Client, rdb redis.UniversalClient) (int, 
 	return exitOK, nil
 }
 
-// submit submits the message. over says that there is nothing to await.
-func (s *single) submit(client *turnstile.Client) (over bool, err error) {
+// send sends the message. over says that there is nothing to await.
+func (s *single) send(client *turnstile.Client) (over bool, err error) {
 	r, err := receipt.Input(s.ctx, s.o.chat(client, s.o.session), outgoing(s.m, s.o.in, s.o.route(), s.o.agent))
 	if err != nil {
-		return true, submitFailure(s.ctx, s.o.session, s.m, r, err, "--id")
+		return true, sendFailure(s.ctx, s.o.session, s.m, r, err, "--id")
 	}
 	if r.Invalid {
 		return true, badCommand(r)
@@ -107,9 +107,9 @@ func outgoing(m wire.Message, in time.Duration, route wire.Route, agent string) 
 	}
 }
 
-// submitFailure is the failure of a message's, or a command's, Submit. It says whether it may be
+// sendFailure is the failure of a message's, or a command's, Send. It says whether it may be
 // stored. again is the flag that repeats it with its ID.
-func submitFailure(ctx context.Context, key string, m wire.Message, r receipt.Receipt, err error, again string) failure {
+func sendFailure(ctx context.Context, key string, m wire.Message, r receipt.Receipt, err error, again string) failure {
 	f := failure{session: key, id: m.ID, code: exitOther, text: redisconn.Explain(err)}
 	switch {
 	case errors.Is(err, session.ErrInvalid):

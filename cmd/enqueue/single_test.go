@@ -79,7 +79,7 @@ func TestUsedID(t *testing.T) {
 {"session":"c","id":"m1","text":"new"}
 `, "--file", "-").want(t, exitRefused)
 	for _, want := range []string{
-		"1 submitted (1 accepted), 1 duplicate, 2 refused\n",
+		"1 sent (1 accepted), 1 duplicate, 2 refused\n",
 		"line 2: the id m1 belongs to another message of session b",
 		"line 3: refused: message m1 was accepted before",
 	} {
@@ -357,7 +357,7 @@ func TestAnswersOfSeveralLines(t *testing.T) {
 	}
 	lines := "a: " + strings.ReplaceAll(strings.TrimSuffix(help, "\n"), "\n", "\na: ") + "\n"
 	r := enqueue(t, bg(t), url, `{"session":"a","text":"/help"}`, "--file", "-").want(t, exitOK)
-	if r.out != lines+"0 submitted, 1 command\n" {
+	if r.out != lines+"0 sent, 1 command\n" {
 		t.Errorf("%q", r.out)
 	}
 	for command, want := range map[string]string{
@@ -389,7 +389,7 @@ func TestCommandsThatAreWrong(t *testing.T) {
 		}
 	}
 	r := enqueue(t, bg(t), url, `{"text":"/deny x"}`+"\n"+`{"text":"/deny"}`, "--file", "-", "-s", "b").want(t, exitUsage)
-	if r.err != "enqueue: line 1: Write it as /deny [NUMBER]. Nothing was decided.\n" || r.out != "b: There is no open question.\n0 submitted, 1 command, 1 bad line\n" {
+	if r.err != "enqueue: line 1: Write it as /deny [NUMBER]. Nothing was decided.\n" || r.out != "b: There is no open question.\n0 sent, 1 command, 1 bad line\n" {
 		t.Errorf("%+v", r)
 	}
 	empty(t, rdb)

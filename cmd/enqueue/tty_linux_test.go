@@ -20,7 +20,7 @@ import (
 // eraseLine removes a line of progress.
 const eraseLine = "\r\x1b[K"
 
-// A line on the terminal counts the submitted messages, and with --wait the results. It disappears
+// A line on the terminal counts the sent messages, and with --wait the results. It disappears
 // at the end, and never goes to stdout.
 func TestProgressOnATerminalOnly(t *testing.T) {
 	t.Parallel()
@@ -29,7 +29,7 @@ func TestProgressOnATerminalOnly(t *testing.T) {
 	file := manyLines(20, 20)
 	for _, name := range []string{writeFile(t, file), "-"} {
 		for _, wait := range []bool{false, true} {
-			args, shown := []string{"--file", name}, " submitted"
+			args, shown := []string{"--file", name}, " sent"
 			if wait {
 				args, shown = append(args, "--wait"), " results"
 			}
@@ -49,7 +49,7 @@ func TestProgressOnATerminalOnly(t *testing.T) {
 			if !strings.HasSuffix(seen, eraseLine) {
 				t.Errorf("%v: left on the terminal: %q", args, seen)
 			}
-			if strings.Contains(out.String(), "\r") || !strings.Contains(out.String(), "400 submitted (") && !strings.Contains(out.String(), "0 submitted, 400 duplicates") {
+			if strings.Contains(out.String(), "\r") || !strings.Contains(out.String(), "400 sent (") && !strings.Contains(out.String(), "0 sent, 400 duplicates") {
 				t.Errorf("%v: stdout %q", args, out.String())
 			}
 		}
@@ -79,7 +79,7 @@ func TestProgressCountsResults(t *testing.T) {
 		t.Errorf("exit code %d", code)
 	}
 	seen := s.Close()
-	if strings.Contains(seen, "% 1 submitted") || strings.Contains(seen, "% 2 submitted") {
+	if strings.Contains(seen, "% 1 sent") || strings.Contains(seen, "% 2 sent") {
 		t.Errorf("a bar of the bytes, before the one of the results: %q", seen)
 	}
 	if !strings.HasSuffix(seen, eraseLine) {

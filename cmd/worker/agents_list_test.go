@@ -113,7 +113,7 @@ func TestFiveBots(t *testing.T) {
 	}
 	replies("1")
 	expect.OK(t, os.WriteFile(file, []byte(strings.Replace(string(text), `"agent"`, `"agnet"`, 1)), 0o600))
-	send(t, cmd.Process, syscall.SIGHUP)
+	sendSignals(t, cmd.Process, syscall.SIGHUP)
 	s.Await(t, "SIGHUP is ignored")
 	replies("2")
 	list := call(t, []string{"REDIS_URL=" + url}, "agents").want(t, exitOK).out
@@ -121,6 +121,6 @@ func TestFiveBots(t *testing.T) {
 		t.Errorf("the list is\n%s, want\n%s", list, want)
 	}
 	expect.OK(t, os.WriteFile(file, text, 0o600))
-	send(t, cmd.Process, syscall.SIGHUP)
+	sendSignals(t, cmd.Process, syscall.SIGHUP)
 	exits(t, cmd, s, exitRestart)
 }

@@ -72,7 +72,7 @@ func TestDeadList(t *testing.T) {
 	t.Parallel()
 	url, c := newRedis(t)
 	environ := []string{"REDIS_URL=" + url}
-	submit(t, c, "empty", "hello")
+	send(t, c, "empty", "hello")
 	for _, args := range [][]string{{"dead"}, {"dead", "list"}, {"dead", "ls"}, {"dead", "list", "empty"}, {"dead", "ls", "empty"}, {"dead", "empty"}} {
 		if r := call(t, environ, args...).want(t, exitOK); r.out != "No dead letters.\n" {
 			t.Errorf("%v: %q", args, r.out)

@@ -20,7 +20,7 @@ transcript, events, title and settings. It does not ask for confirmation, and de
 final. The next message begins a new session.
 
 It is refused with exit code 3 while a turn runs in the session: send /stop first, or
-wait. An unknown session is an error with exit code 1. A message that is submitted
+wait. An unknown session is an error with exit code 1. A message that is sent
 meanwhile is deleted with the rest, or begins a new session.
 
 It is also refused with exit code 3 while messages with a destination have not ended or

@@ -82,15 +82,15 @@ func forgetOn(t *testing.T, url string) {
 		t.Fatal(err)
 	}
 	reply(t, c, "a", "hello again")
-	if end, err := c.Session("a").Wait(limited(t), submit(t, c, "a", "fail=final")); err != nil || end.Status != session.StatusFailed {
+	if end, err := c.Session("a").Wait(limited(t), send(t, c, "a", "fail=final")); err != nil || end.Status != session.StatusFailed {
 		t.Fatal(end, err)
 	}
 	if _, err := c.Session("a").Send(limited(t), turnstile.Message{Text: "later", Delay: time.Hour}); err != nil {
 		t.Fatal(err)
 	}
-	running := submit(t, c, "a", "sleep=1h long")
+	running := send(t, c, "a", "sleep=1h long")
 	untilEvent(t, c, "a", running, session.EventTurnStarted)
-	submit(t, c, "a", "waits")
+	send(t, c, "a", "waits")
 
 	before := traces(t, rdb, "a")
 	cmd, said := process(t, environ, "forget", "a")
@@ -149,7 +149,7 @@ func awaitIdle(t *testing.T, c *actors.Client, key string) {
 	}
 }
 
-// beside forgets a session repeatedly while a sender submits to it and a worker runs its turns.
+// beside forgets a session repeatedly while a sender sends to it and a worker runs its turns.
 // Each message has a result, or is deleted.
 func beside(t *testing.T, environ []string, rdb redis.UniversalClient, c *actors.Client) {
 	t.Helper()
@@ -223,7 +223,7 @@ func TestForgetWithADirectory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	submit(t, c, "a", "waits")
+	send(t, c, "a", "waits")
 	list := objects(t, call(t, []string{"REDIS_URL=" + url}, "forget", "a", "--json", "--workspace-dir", root).want(t, exitOK).out)
 	if len(list) != 1 || list[0]["pending"] != 1. || filepath.Base(fmt.Sprint(list[0]["workspace"])) != filepath.Base(dir) {
 		t.Errorf("%v", list)

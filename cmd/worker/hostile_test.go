@@ -31,9 +31,9 @@ func hostileWorker(t *testing.T, url string, settings ...string) *running {
 		"TURNSTILE_LOG_LEVEL=debug", "TURNSTILE_DRAIN_TIMEOUT=0")
 	w := start(t, settings)
 	c := client(t, url)
-	asked := submit(t, c, "a", "please ask "+hostile.Text)
+	asked := send(t, c, "a", "please ask "+hostile.Text)
 	untilEvent(t, c, "a", asked, session.EventQuestionAsked)
-	submit(t, c, "a", hostile.Text)
+	send(t, c, "a", hostile.Text)
 	reply(t, c, "b", "please fail "+hostile.Text)
 	reply(t, c, "c", hostile.Text)
 	return w

@@ -76,7 +76,7 @@ func TestLook(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	submit(t, c, "b", "waits for a slot")
+	send(t, c, "b", "waits for a slot")
 	if _, err := c.Session("c").Send(limited(t), turnstile.Message{Text: "later", Delay: time.Hour}); err != nil {
 		t.Fatal(err)
 	}

@@ -133,8 +133,8 @@ func limited(t *testing.T) context.Context {
 	return ctx
 }
 
-// submit submits a message and returns its ID.
-func submit(t *testing.T, c *actors.Client, key, text string) string {
+// send sends a message and returns its ID.
+func send(t *testing.T, c *actors.Client, key, text string) string {
 	t.Helper()
 	r, err := c.Session(key).Send(limited(t), turnstile.Message{Text: text})
 	if err != nil {
@@ -143,10 +143,10 @@ func submit(t *testing.T, c *actors.Client, key, text string) string {
 	return r.ID
 }
 
-// reply submits a message and waits for the reply.
+// reply sends a message and waits for the reply.
 func reply(t *testing.T, c *actors.Client, key, text string) string {
 	t.Helper()
-	end, err := c.Session(key).Wait(limited(t), submit(t, c, key, text))
+	end, err := c.Session(key).Wait(limited(t), send(t, c, key, text))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -55,7 +55,7 @@ func TestOutboxList(t *testing.T) {
 	t.Parallel()
 	url, c := newRedis(t)
 	environ := []string{"REDIS_URL=" + url}
-	submit(t, c, "empty", "hello")
+	send(t, c, "empty", "hello")
 	for _, args := range []string{"outbox", "outbox list", "outbox ls", "outbox list empty", "outbox empty"} {
 		if r := call(t, environ, strings.Fields(args)...).want(t, exitOK); r.out != "No deliveries.\n" {
 			t.Errorf("%s: %q", args, r.out)

@@ -25,7 +25,7 @@ func TestParkedTurnIsShown(t *testing.T) {
 	expect.OK(t, err)
 	expect.OK(t, w.Start(context.Background()))
 	t.Cleanup(func() { _ = w.Stop(expect.Ended()) })
-	untilEvent(t, c, "a", submit(t, c, "a", "hello"), session.EventTurnRequeued)
+	untilEvent(t, c, "a", send(t, c, "a", "hello"), session.EventTurnRequeued)
 
 	environ := []string{"REDIS_URL=" + url}
 	const state = "waits for a decision, parked, 1h left"

@@ -15,7 +15,7 @@ import (
 	"turnstile/test/watched"
 )
 
-func send(t *testing.T, p *os.Process, signals ...os.Signal) {
+func sendSignals(t *testing.T, p *os.Process, signals ...os.Signal) {
 	t.Helper()
 	for _, s := range signals {
 		if err := p.Signal(s); err != nil {
@@ -53,9 +53,9 @@ func TestSignalDrains(t *testing.T) {
 			t.Parallel()
 			url, client := newRedis(t)
 			cmd, s := process(t, []string{"REDIS_URL=" + url, "TURNSTILE_AGENT=echo", "TURNSTILE_DRAIN_TIMEOUT=0", "TURNSTILE_LOG_LEVEL=info"}, c.args...)
-			id := submit(t, client, "a", "sleep=1h hello")
+			id := send(t, client, "a", "sleep=1h hello")
 			untilEvent(t, client, "a", id, session.EventTurnStarted)
-			send(t, cmd.Process, c.signal)
+			sendSignals(t, cmd.Process, c.signal)
 			exits(t, cmd, s, c.code)
 			givenBack(t, client, id, c.reason)
 			s.Await(t, "msg=drained")
@@ -80,12 +80,12 @@ func TestIgnoredSignals(t *testing.T) {
 			cmd.Path, cmd.Args = "/bin/sh", []string{"sh", "-c", `trap "" ` + name + `; exec "$0"`, cmd.Path}
 			s := started(t, cmd)
 			s.Await(t, "worker started")
-			send(t, cmd.Process, signal)
-			id := submit(t, client, "a", "hello")
+			sendSignals(t, cmd.Process, signal)
+			id := send(t, client, "a", "hello")
 			if end, err := client.Session("a").Wait(limited(t), id); err != nil || !strings.Contains(end.Why(), "killed by signal") {
 				t.Errorf("the agent's turn: %+v, %v", end, err)
 			}
-			send(t, cmd.Process, syscall.SIGTERM)
+			sendSignals(t, cmd.Process, syscall.SIGTERM)
 			exits(t, cmd, s, exitOK)
 			s.Await(t, "reason=shutdown")
 		})
@@ -109,11 +109,11 @@ func TestSecondSignal(t *testing.T) {
 			t.Parallel()
 			url, client := newRedis(t)
 			cmd, s := process(t, []string{"REDIS_URL=" + url, "TURNSTILE_AGENT=echo", "TURNSTILE_DRAIN_TIMEOUT=1h"})
-			id := submit(t, client, "a", "sleep=1h hello")
+			id := send(t, client, "a", "sleep=1h hello")
 			untilEvent(t, client, "a", id, session.EventTurnStarted)
-			send(t, cmd.Process, c.first)
+			sendSignals(t, cmd.Process, c.first)
 			untilEvent(t, client, "a", id, session.EventNotice)
-			send(t, cmd.Process, c.second)
+			sendSignals(t, cmd.Process, c.second)
 			exits(t, cmd, s, c.code)
 			s.Await(t, "the drain is cut short")
 			givenBack(t, client, id, c.reason)
@@ -127,7 +127,7 @@ func TestSignalBeforeTheStart(t *testing.T) {
 	for signal, code := range map[os.Signal]int{syscall.SIGTERM: exitOK, syscall.SIGHUP: exitRestart} {
 		cmd, s := process(t, []string{"REDIS_URL=redis://" + freeAddr(t), "TURNSTILE_AGENT=echo"})
 		s.Await(t, "Redis is not ready yet")
-		send(t, cmd.Process, signal)
+		sendSignals(t, cmd.Process, signal)
 		exits(t, cmd, s, code)
 	}
 }
@@ -140,16 +140,16 @@ func TestThirdSignal(t *testing.T) {
 		"REDIS_URL=" + url, "TURNSTILE_AGENT=exec", "TURNSTILE_DRAIN_TIMEOUT=1h", "TURNSTILE_INTERRUPT_GRACE=1h",
 		`TURNSTILE_AGENT_COMMAND=sh -c 'trap "echo interrupted" INT; echo pid $$ .; while :; do sleep 1; done'`,
 	})
-	id := submit(t, c, "a", "hello")
+	id := send(t, c, "a", "hello")
 	child, err := strconv.Atoi(strings.Fields(untilText(t, c, "a", id, " ."))[1])
 	if err != nil {
 		t.Fatal(err)
 	}
-	send(t, cmd.Process, syscall.SIGTERM)
+	sendSignals(t, cmd.Process, syscall.SIGTERM)
 	s.Await(t, "msg=draining")
-	send(t, cmd.Process, syscall.SIGTERM)
+	sendSignals(t, cmd.Process, syscall.SIGTERM)
 	untilText(t, c, "a", id, "interrupted")
-	send(t, cmd.Process, syscall.SIGTERM)
+	sendSignals(t, cmd.Process, syscall.SIGTERM)
 	exits(t, cmd, s, exitOther)
 	s.Await(t, "worker: ended at once")
 	gone(t, child)
@@ -196,10 +196,10 @@ func TestLogReaderIsGone(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = cmd.Process.Kill() })
 	_ = w.Close()
-	id := submit(t, c, "a", "sleep=500ms hello")
+	id := send(t, c, "a", "sleep=500ms hello")
 	untilEvent(t, c, "a", id, session.EventTurnStarted)
 	_ = r.Close()
-	send(t, cmd.Process, syscall.SIGINT)
+	sendSignals(t, cmd.Process, syscall.SIGINT)
 	exits(t, cmd, watched.NewOutput(), exitOK)
 	if end, err := c.Session("a").Wait(limited(t), id); err != nil || end.Reply != "echo: hello" {
 		t.Errorf("the turn that was under way: %+v, %v", end, err)

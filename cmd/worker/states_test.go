@@ -36,9 +36,9 @@ func everyState(t *testing.T) (environ []string, c *actors.Client) {
 	w := echoWorker(t, url, "TURNSTILE_CONCURRENCY=2", "TURNSTILE_DRAIN_TIMEOUT=0")
 	reply(t, c, "idle", "title=Done hello")
 	reply(t, c, "suspended", "hello")
-	asking := submit(t, c, "asking", "ask=deploy hello")
+	asking := send(t, c, "asking", "ask=deploy hello")
 	untilEvent(t, c, "asking", asking, session.EventQuestionAsked)
-	running := submit(t, c, "running", "sleep=1h hello")
+	running := send(t, c, "running", "sleep=1h hello")
 	untilEvent(t, c, "running", running, session.EventTurnStarted)
 	rdb := redistest.New(t)
 	for _, key := range []string{"paused", "running"} {
@@ -46,8 +46,8 @@ func everyState(t *testing.T) (environ []string, c *actors.Client) {
 			t.Fatal(err)
 		}
 	}
-	submit(t, c, "paused", "hello")
-	submit(t, c, "waiting", "hello")
+	send(t, c, "paused", "hello")
+	send(t, c, "waiting", "hello")
 	if _, err := c.Session("delayed").Send(limited(t), turnstile.Message{Text: "later", Delay: time.Hour}); err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +134,7 @@ func TestWorkers(t *testing.T) {
 		t.Errorf("%q", r.out)
 	}
 	w := echoWorker(t, url, "TURNSTILE_CONCURRENCY=3", "TURNSTILE_DRAIN_TIMEOUT=0")
-	submit(t, c, "a", "sleep=1h hello")
+	send(t, c, "a", "sleep=1h hello")
 	var got map[string]any
 	for deadline := time.Now().Add(waits); got["turns"] != 1. || got["version"] == ""; { // the next heartbeat comes in 5 s at most
 		list, _ := decode(t, call(t, environ, "ps", "--workers", "--json").want(t, exitOK).out).([]any)
@@ -237,7 +237,7 @@ func TestShowFollow(t *testing.T) {
 func TestStatesWithoutAWorker(t *testing.T) {
 	t.Parallel()
 	url, c := newRedis(t)
-	submit(t, c, "a", "hello")
+	send(t, c, "a", "hello")
 	environ := []string{"REDIS_URL=" + url}
 	for _, command := range [][]string{{"ps"}, {"ls"}, {"show", "a"}} {
 		t.Run(command[0], func(t *testing.T) {

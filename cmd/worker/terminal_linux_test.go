@@ -106,7 +106,7 @@ func TestCountdown(t *testing.T) {
 		"REDIS_URL=" + url, "NO_COLOR=1", "TURNSTILE_AGENT=exec", "TURNSTILE_DRAIN_TIMEOUT=1h", "TURNSTILE_INTERRUPT_GRACE=1h",
 		`TURNSTILE_AGENT_COMMAND=sh -c 'trap "echo interrupted" INT; echo up .; while :; do sleep 1; done'`,
 	})
-	id := submit(t, c, "a", "hello")
+	id := send(t, c, "a", "hello")
 	untilText(t, c, "a", id, " .")
 	s.Type(t, ctrlC)
 	s.Await(t, "draining: 1 turn running, 1h0m0s left (Ctrl-C again: interrupt them now)")
@@ -128,7 +128,7 @@ func TestCountdownOnANarrowTerminal(t *testing.T) {
 	s.Control(t, func(fd int) error {
 		return unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: 30})
 	})
-	id := submit(t, c, "a", "sleep=1h hello")
+	id := send(t, c, "a", "sleep=1h hello")
 	untilEvent(t, c, "a", id, session.EventTurnStarted)
 	s.Type(t, ctrlC)
 	s.Await(t, "draining: 1 turn running, 59m\r\x1b[K") // 29 columns
@@ -147,7 +147,7 @@ func TestCtrlCAfterCtrlD(t *testing.T) {
 	url, c := newRedis(t)
 	s, code := onTerminal(t, []string{"REDIS_URL=" + url, "TURNSTILE_DRAIN_TIMEOUT=1h"}, "--dev")
 	s.Await(t, "> ")
-	id := submit(t, c, "a", "sleep=1h hello")
+	id := send(t, c, "a", "sleep=1h hello")
 	untilEvent(t, c, "a", id, session.EventTurnStarted)
 	s.Type(t, ctrlD)
 	s.Await(t, "(Ctrl-C again: interrupt them now)")
@@ -169,7 +169,7 @@ func TestStoppedTerminal(t *testing.T) {
 			for range 3 {
 				reply(t, c, "a", "hello")
 			}
-			id := submit(t, c, "a", "sleep=1h hello")
+			id := send(t, c, "a", "sleep=1h hello")
 			untilEvent(t, c, "a", id, session.EventTurnStarted)
 			var pid int
 			s.Control(t, func(fd int) (err error) {
@@ -191,7 +191,7 @@ func TestHangUp(t *testing.T) {
 	url, c := newRedis(t)
 	s, code := onTerminal(t, []string{"REDIS_URL=" + url, "TURNSTILE_DRAIN_TIMEOUT=0"}, "--dev")
 	s.Await(t, "> ")
-	id := submit(t, c, "a", "sleep=1h hello")
+	id := send(t, c, "a", "sleep=1h hello")
 	untilEvent(t, c, "a", id, session.EventTurnStarted)
 	s.HangUp(t)
 	code(exitOK)

@@ -46,8 +46,8 @@ func TestNobodyReadsTheLog(t *testing.T) {
 			t.Fatalf("%+v, %v", end, err)
 		}
 	}
-	ends("a", submit(t, c, "a", "/"))
-	ends("a", submit(t, c, "a", "/"))
+	ends("a", send(t, c, "a", "/"))
+	ends("a", send(t, c, "a", "/"))
 	if code, body := page(t, addr, "/readyz"); code != 200 {
 		t.Errorf("/readyz within a minute: %d %s", code, body)
 	}
@@ -63,7 +63,7 @@ func TestNobodyReadsTheLog(t *testing.T) {
 		t.Errorf("%s lines are missing in the log, but /metrics is:\n%s", left[1], body)
 	}
 
-	id := submit(t, c, "a", file) // and again nobody reads
+	id := send(t, c, "a", file) // and again nobody reads
 	untilText(t, c, "a", id, "begun .")
 	p.Signal(syscall.SIGTERM)
 	untilEvent(t, c, "a", id, session.EventNotice)

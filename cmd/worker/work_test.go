@@ -86,11 +86,11 @@ func TestReadyWhileDraining(t *testing.T) {
 	url, c := newRedis(t)
 	addr := freeAddr(t)
 	cmd, s := process(t, []string{"REDIS_URL=" + url, "TURNSTILE_AGENT=echo", "TURNSTILE_HTTP_ADDR=" + addr, "TURNSTILE_DRAIN_TIMEOUT=1h"})
-	long := submit(t, c, "a", "sleep=1h hello")
+	long := send(t, c, "a", "sleep=1h hello")
 	untilEvent(t, c, "a", long, session.EventTurnStarted)
-	short := submit(t, c, "b", "sleep=1s hello")
+	short := send(t, c, "b", "sleep=1s hello")
 	untilEvent(t, c, "b", short, session.EventTurnStarted)
-	send(t, cmd.Process, syscall.SIGHUP)
+	sendSignals(t, cmd.Process, syscall.SIGHUP)
 	s.Await(t, "msg=draining")
 	if code, body := page(t, addr, "/readyz"); code != 503 || !strings.HasPrefix(body, `{"status":"draining","reason":"restart","running":`) {
 		t.Errorf("while it drains /readyz says %d %s", code, body)
@@ -111,7 +111,7 @@ func TestReadyWhileDraining(t *testing.T) {
 	if err := json.Unmarshal([]byte(body), &ready); err != nil || ready.Running != 1 || ready.SecondsLeft < 3000 || ready.SecondsLeft > 3600 {
 		t.Errorf("with one turn left /readyz says %s (%v)", body, err)
 	}
-	send(t, cmd.Process, syscall.SIGHUP)
+	sendSignals(t, cmd.Process, syscall.SIGHUP)
 	exits(t, cmd, s, exitRestart)
 	s.Await(t, "finished=1 requeued=1 lost=0")
 	givenBack(t, c, long, "restart_timeout")

@@ -50,7 +50,7 @@ func (r *rig) key(n int) string {
 	return strings.NewReplacer("/", ":", "#", "-").Replace(r.Name()) + ":" + strconv.Itoa(n)
 }
 
-// answer submits messages with a destination, and answers them.
+// answer sends messages with a destination, and answers them.
 func (r *rig) answer(key, to string, ids ...string) {
 	r.Helper()
 	for _, id := range ids {

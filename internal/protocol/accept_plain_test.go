@@ -39,8 +39,8 @@ func TestFastPathAfterARetry(t *testing.T) {
 	expect.Equal(t, "has a next turn", b.Finish(b.Claim()), false)
 }
 
-// A repeated Submit leaves a waiting message's quiet window as it is.
-func TestRepeatedSubmitLeavesTheQuietWindow(t *testing.T) {
+// A repeated Send leaves a waiting message's quiet window as it is.
+func TestRepeatedSendLeavesTheQuietWindow(t *testing.T) {
 	t.Parallel()
 	for name, running := range map[string]bool{"behind a turn": true, "in an idle session": false} {
 		t.Run(name, func(t *testing.T) {

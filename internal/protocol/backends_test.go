@@ -48,7 +48,7 @@ func core(t *testing.T, start func(*testing.T) string) {
 	t.Cleanup(func() { rdb.Close() })
 	b := actors.BenchOn(t, rdb)
 
-	// Submit, claim, finish, next, release.
+	// Send, claim, finish, next, release.
 	for _, id := range []string{"a", "b", "c"} {
 		expect.Equal(t, "status", b.Say(id).Status, receipt.Accepted)
 	}

@@ -56,19 +56,19 @@ func newFiller(t *testing.T) *filler {
 	f.rdb.AddHook(actors.Hook(f.counter.around))
 	b := f.bench(t)
 	for _, kind := range []string{doneTask, deadTask, "C", "D"} {
-		f.submit(b, kind, "")
+		f.send(b, kind, "")
 		status := session.StatusDone
 		if strings.EqualFold(kind, deadTask) {
 			status = session.StatusFailed
 		}
 		expect.OK(t, finishMove(b, b.Start(), status, true)())
 	}
-	f.submit(b, activeTask, "")
+	f.send(b, activeTask, "")
 	b.Start()
 	for kind, mode := range map[string]session.Mode{
 		lineTask: "", steerTask: session.ModeSteer, collectTask: session.ModeCollect, "L": "", "S": session.ModeSteer, "Q": session.ModeCollect,
 	} {
-		f.submit(b, kind, mode)
+		f.send(b, kind, mode)
 	}
 	for _, kind := range []string{doneTask, deadTask, activeTask, lineTask, steerTask, collectTask, "C", "D", "L", "S", "Q"} {
 		expect.OK(t, f.rdb.Copy(b.Ctx, k.Task(b.Task(kind+"000000")), "model:"+kind, 0, true).Err())
@@ -96,7 +96,7 @@ func (f *filler) bench(t *testing.T, changes ...actors.Setup) *actors.Bench {
 	return actors.BenchOn(t, f.rdb, append([]actors.Setup{unlimited}, changes...)...)
 }
 
-func (f *filler) submit(b *actors.Bench, kind string, mode session.Mode) {
+func (f *filler) send(b *actors.Bench, kind string, mode session.Mode) {
 	text := "hello"
 	if kind < "a" {
 		text = strings.Repeat("x", 1<<20)

@@ -89,7 +89,7 @@ func TestB58_TimeIsNotTouched(t *testing.T) {
 	b.Say("a")
 	h := b.Claim()
 	was := updatedAt(b)
-	submit := func(text string) error {
+	send := func(text string) error {
 		_, err := receipt.Input(b.Ctx, b.Client.Session(actors.Key), turnstile.Message{Text: text})
 		return err
 	}
@@ -100,8 +100,8 @@ func TestB58_TimeIsNotTouched(t *testing.T) {
 		{"promote", func() error { return h.Promote(b.Ctx) }},
 		{"renew", func() error { return b.Worker.Renew(b.Ctx, []*protocol.Claim{h})[0].Err }},
 		{"emit", func() error { return h.Emit(b.Ctx, []session.Event{{Type: "text", Text: "x"}}) }},
-		{"a follow-up", func() error { return submit("b") }},
-		{"/queue default", func() error { return submit("/queue default") }},
+		{"a follow-up", func() error { return send("b") }},
+		{"/queue default", func() error { return send("/queue default") }},
 		{"no title", func() error { return b.Client.Session(actors.Key).SetTitle(b.Ctx, "") }},
 		{"a mark by hand", func() error { _, err := resume.Mark(b.Ctx, b.Redis, actors.Key, ""); return err }},
 		{"its clear", func() error { _, err := resume.Clear(b.Ctx, b.Redis, actors.Key); return err }},

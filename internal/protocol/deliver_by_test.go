@@ -16,8 +16,8 @@ import (
 	"turnstile/test/expect"
 )
 
-// submitBy submits a message with its outcome to hook, by a time or within a duration.
-func submitBy(b *actors.Bench, id, by string, opts ...actors.Option) {
+// sendBy sends a message with its outcome to hook, by a time or within a duration.
+func sendBy(b *actors.Bench, id, by string, opts ...actors.Option) {
 	b.Helper()
 	route, err := wire.Route{To: "hook"}.DeliverBy(by)
 	expect.OK(b, err)
@@ -57,7 +57,7 @@ func TestDeliverBy(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			actors.OnceAndTwice(t, func(t *testing.T, b *actors.Bench) {
-				submitBy(b, "a", c.by)
+				sendBy(b, "a", c.by)
 				b.Drain()
 				taken, dead := takeAll(b, c.maxAge)
 				if c.dead == "" {
@@ -77,7 +77,7 @@ func TestDeliverWithin(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
 	before := b.Redis.Time(b.Ctx).Val().UnixMilli()
-	submitBy(b, "a", "5ms", actors.Delay(time.Second)) // its turn is later than that
+	sendBy(b, "a", "5ms", actors.Delay(time.Second)) // its turn is later than that
 	at, err := b.Redis.HGet(b.Ctx, b.Keys.Deliveries(), "deliver_by a").Int64()
 	expect.OK(t, err)
 	if now := b.Redis.Time(b.Ctx).Val().UnixMilli(); at < before+5 || at > now+5 {
@@ -105,7 +105,7 @@ func TestDeliverByOfSeveral(t *testing.T) {
 			b.Say("now")
 			h := b.Start()
 			for i, by := range c.times {
-				submitBy(b, fmt.Sprint("m", i), by)
+				sendBy(b, fmt.Sprint("m", i), by)
 				b.Redis.HSet(b.Ctx, b.Keys.Task(b.Task(fmt.Sprint("m", i))), "quiet", "1 100")
 			}
 			expect.Equal(t, "they are the next turn", b.Finish(h), true)
@@ -120,7 +120,7 @@ func TestDeliverByOfSeveral(t *testing.T) {
 func TestDeliverByIsOverAfterRedriveAndRerun(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
-	submitBy(b, "a", time.Now().Add(-time.Hour).Format(time.RFC3339))
+	sendBy(b, "a", time.Now().Add(-time.Hour).Format(time.RFC3339))
 	_, err := b.Start().Finish(b.Ctx, protocol.End{Status: session.StatusFailed, Error: "no"})
 	expect.OK(t, err)
 	_, dead := takeAll(b, time.Hour)
@@ -152,7 +152,7 @@ func TestDeliverByIsOverAfterRedriveAndRerun(t *testing.T) {
 func TestWithdrawnHasNoDeliverBy(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
-	submitBy(b, "a", time.Now().Add(-time.Hour).Format(time.RFC3339))
+	sendBy(b, "a", time.Now().Add(-time.Hour).Format(time.RFC3339))
 	b.Drain()
 	_, dead := takeAll(b, time.Hour)
 	expect.List(t, "given up", dead, tooLate)

@@ -22,7 +22,7 @@ func summarizing(t *testing.T, changes ...actors.Setup) *actors.Bench {
 	return actors.NewBench(t, append([]actors.Setup{actors.Line(session.QueueSettings{Cap: 1, Drop: session.DropSummarize})}, changes...)...)
 }
 
-// drops submits messages until all but one are dropped.
+// drops sends messages until all but one are dropped.
 func drops(b *actors.Bench, name string, n int) {
 	b.Helper()
 	for i := range n {

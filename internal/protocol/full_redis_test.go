@@ -69,13 +69,13 @@ func TestFullRedis(t *testing.T) {
 			}
 		})
 	}
-	t.Run("submit", func(t *testing.T) {
+	t.Run("send", func(t *testing.T) {
 		b := actors.BenchOn(t, server.Client())
 		full(true)
 		_, err := receipt.Input(b.Ctx, b.Client.Session(actors.Key), turnstile.Message{Text: "hi"})
 		full(false)
 		if err == nil || !strings.Contains(err.Error(), "OOM") {
-			t.Errorf("submit: %v", err)
+			t.Errorf("send: %v", err)
 		}
 		expect.Equal(t, "the database", b.Dump(), "")
 	})

@@ -93,7 +93,7 @@ func TestTooLongElsewhere(t *testing.T) {
 		b.Say("a")
 		h := b.Start()
 		put(b, "s")
-		expect.Equal(t, "another Submit of it", b.Say("s", session.ModeSteer).Status, receipt.Duplicate)
+		expect.Equal(t, "another Send of it", b.Say("s", session.ModeSteer).Status, receipt.Duplicate)
 		steered, err := h.Steer(b.Ctx)
 		expect.OK(t, err)
 		expect.Equal(t, "steered", len(steered), 0)

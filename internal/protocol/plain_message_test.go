@@ -17,15 +17,15 @@ func TestAgeOfAPlainMessage(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
 	b.Enqueue("plain")
-	b.Say("submitted")
+	b.Say("sent")
 	long := time.Now().Add(-time.Hour).UnixMilli()
 	expect.OK(t, b.Redis.HSet(b.Ctx, b.Keys.Task(b.Task("plain")), "pending_since", long*1e6).Err())
-	expect.OK(t, b.Redis.HSet(b.Ctx, b.Keys.Task(b.Task("submitted")), "seen", long).Err())
+	expect.OK(t, b.Redis.HSet(b.Ctx, b.Keys.Task(b.Task("sent")), "seen", long).Err())
 	h := b.Start()
 	expect.Equal(t, "age of the plain one", h.Turn().Age, 0)
 	b.Finish(h)
 	if age := h.Turn().Age; age < time.Hour {
-		t.Errorf("age of the submitted one: %s", age)
+		t.Errorf("age of the sent one: %s", age)
 	}
 }
 

@@ -324,18 +324,18 @@ func TestOutboxCap(t *testing.T) {
 	b := actors.NewBench(t)
 	c := actors.NewClientWith(b.Redis, turnstile.ClientConfig{Limits: session.Limits{Outbox: 2}})
 	expect.OK(t, c.Session(actors.Key).SetReplyTo(b.Ctx, "hook"))
-	submit := func(id string, o ...actors.Option) string {
+	send := func(id string, o ...actors.Option) string {
 		r, err := receipt.Input(b.Ctx, c.Session(actors.Key), actors.With(turnstile.Message{ID: id, Text: id}, o...))
 		expect.OK(t, err)
 		return strings.TrimSpace(string(r.Status) + " " + r.Reason)
 	}
-	expect.Equal(t, "first", submit("a"), "accepted")
+	expect.Equal(t, "first", send("a"), "accepted")
 	b.Drain()
-	expect.Equal(t, "second", submit("b"), "accepted")
+	expect.Equal(t, "second", send("b"), "accepted")
 	before := ownKeys(b)
-	expect.Equal(t, "third", submit("c"), "refused outbox")
-	expect.Equal(t, "third, delayed", submit("c", actors.Delay(time.Hour)), "refused outbox")
+	expect.Equal(t, "third", send("c"), "refused outbox")
+	expect.Equal(t, "third, delayed", send("c", actors.Delay(time.Hour)), "refused outbox")
 	actors.Same(t, "refused", before, ownKeys(b))
-	expect.Equal(t, "the first again", submit("a"), "duplicate")
-	expect.Equal(t, "without a route", submit("d", actors.ReplyTo(wire.Route{To: session.NoReply})), "accepted")
+	expect.Equal(t, "the first again", send("a"), "duplicate")
+	expect.Equal(t, "without a route", send("d", actors.ReplyTo(wire.Route{To: session.NoReply})), "accepted")
 }

@@ -18,7 +18,7 @@ import (
 	"turnstile/test/redistest"
 )
 
-// On a Cluster, messages that are submitted while others are in flight are listed in the indexes together. If a
+// On a Cluster, messages that are sent while others are in flight are listed in the indexes together. If a
 // message's context ends while it waits for that, it is not stored.
 func TestWaitingMessagesAreListedTogetherOnACluster(t *testing.T) {
 	t.Parallel()

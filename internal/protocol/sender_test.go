@@ -18,7 +18,7 @@ import (
 	"turnstile/test/redistest"
 )
 
-// Messages that are submitted while others are in flight are sent together: those of idle sessions
+// Messages that are sent while others are in flight are sent together: those of idle sessions
 // on the fast path, those of a busy one on the full path, each with its own result. If a message's
 // context ends while it waits, it is not stored.
 func TestWaitingMessagesGoTogether(t *testing.T) {

@@ -102,7 +102,7 @@ func lives() map[string]func(b *actors.Bench) {
 			expect.OK(b, err)
 		},
 		"ends too late for its destination": func(b *actors.Bench) {
-			submitBy(b, "a", "1h")
+			sendBy(b, "a", "1h")
 			b.Drain()
 		},
 		"erased when ready":   func(b *actors.Bench) { b.Say("a"); erase(b) },

@@ -63,14 +63,14 @@ func browse(b *actors.Bench, pattern string) []string {
 func TestStates(t *testing.T) {
 	t.Parallel()
 	onAll(t, func(b *actors.Bench) {
-		submit := func(key string, opts ...actors.Option) {
+		send := func(key string, opts ...actors.Option) {
 			_, err := b.Client.Session(key).Send(b.Ctx, actors.With(turnstile.Message{ID: "m", Text: "x"}, opts...))
 			expect.OK(b, err)
 		}
 		for _, key := range []string{"idle", "running", "starting", "asking", "waiting", "paused", "suspended"} {
-			submit(key)
+			send(key)
 		}
-		submit("delayed", actors.Delay(time.Hour))
+		send("delayed", actors.Delay(time.Hour))
 		claims, err := b.Worker.Claim(b.Ctx, []string{"idle", "suspended", "running", "starting", "asking"})
 		expect.OK(b, err)
 		for _, h := range claims {

@@ -24,7 +24,7 @@ type courier struct {
 	dropped int // outcomes that operators have deleted
 }
 
-// owe submits a message with an outcome for the destination.
+// owe sends a message with an outcome for the destination.
 func (c *courier) owe(id string) {
 	c.Helper()
 	_, err := c.Client.Session(actors.Key).Send(c.Ctx, turnstile.Message{ID: id, Text: id, ReplyTo: "hook"})
@@ -78,7 +78,7 @@ var onOutbox = map[string]func(c *courier, a *admin.Client) error{
 	},
 }
 
-// outboxRivals are the actions of others meanwhile. Each submits the message "new" last.
+// outboxRivals are the actions of others meanwhile. Each sends the message "new" last.
 var outboxRivals = map[string]func(c *courier){
 	"delivers":    func(c *courier) { c.serve(deliveries.Delivered) },
 	"gives up":    func(c *courier) { c.serve(deliveries.GiveUp) },

@@ -42,7 +42,7 @@ func TestEraseAfterAnotherTurn(t *testing.T) {
 }
 
 // A message that comes at any moment of an erase is found later, or erased.
-func TestEraseWhileASenderSubmits(t *testing.T) {
+func TestEraseWhileASenderSends(t *testing.T) {
 	t.Parallel()
 	isErase := actors.Script("erase")
 	for name, c := range map[string]struct {

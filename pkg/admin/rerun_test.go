@@ -36,7 +36,7 @@ func TestRerunIntoAFullLine(t *testing.T) {
 	expect.Equal(t, "then", n, 2)
 }
 
-// archived submits n messages with IDs that are not in the order of their arrival, and stops them
+// archived sends n messages with IDs that are not in the order of their arrival, and stops them
 // all.
 func archived(b *actors.Bench, n int) (ids []string) {
 	b.Helper()

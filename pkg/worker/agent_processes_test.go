@@ -33,7 +33,7 @@ func family(session, turn string) (pids []string) {
 	return pids
 }
 
-// deafTurn submits a message and waits until all processes of its agent run.
+// deafTurn sends a message and waits until all processes of its agent run.
 func (r *rig) deafTurn(id string) (turn string) {
 	r.Helper()
 	r.say(id, "hello")

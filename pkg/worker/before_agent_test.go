@@ -52,7 +52,7 @@ func TestB04_FreedOnEarlyReturns(t *testing.T) {
 		change change
 	}{
 		"expired": {func(r *rig) {
-			r.submit(r.key, turnstile.Message{ID: "m1", Text: "hello", ExpiresIn: limit})
+			r.send(r.key, turnstile.Message{ID: "m1", Text: "hello", ExpiresIn: limit})
 			r.awaitAge("m1", limit)
 		}, session.StatusExpired, "expired: it waited", nil},
 		"too old": {func(r *rig) {

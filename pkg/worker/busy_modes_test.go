@@ -62,7 +62,7 @@ func TestCollectedTurn(t *testing.T) {
 			r.say("m1", "hello")
 			a := s.next(t, "m1")
 			bad := func() {
-				r.submit(r.key, turnstile.Message{ID: "old", Text: "old", ExpiresIn: 1})
+				r.send(r.key, turnstile.Message{ID: "old", Text: "old", ExpiresIn: 1})
 				const id = "broken"
 				_, err := asynq.NewClientFromRedisClient(r.rdb).EnqueueContext(r.ctx, asynq.NewTask(wire.TaskType, []byte("{")),
 					asynq.Queue(rediskey.Queue(r.key)), asynq.TaskID(rediskey.TaskID(r.key, id)))
@@ -116,7 +116,7 @@ func TestCollectedTurnOfBadMessagesOnly(t *testing.T) {
 	r.say("m1", "hello")
 	a := s.next(t, "m1")
 	for i := range 3 {
-		r.submit(r.key, turnstile.Message{ID: fmt.Sprint("old", i), Text: "old", ExpiresIn: 1})
+		r.send(r.key, turnstile.Message{ID: fmt.Sprint("old", i), Text: "old", ExpiresIn: 1})
 	}
 	a.reply("ok")
 	for i := range 3 {
@@ -251,7 +251,7 @@ func TestSignalsWhileMessagesAreDismissed(t *testing.T) {
 		with(func(o *worker.Config) { o.DrainTimeout = time.Minute }))
 	r.say("m1", "hello")
 	a := s.next(t, "m1")
-	r.submit(r.key, turnstile.Message{ID: "old", Text: "old", ExpiresIn: 1})
+	r.send(r.key, turnstile.Message{ID: "old", Text: "old", ExpiresIn: 1})
 	r.say("m2", "one")
 	a.reply("ok")
 	expect.Received(t, "the dismissal", gate.Arrived())

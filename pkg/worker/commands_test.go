@@ -20,7 +20,7 @@ import (
 	"turnstile/test/expect"
 )
 
-// command submits a slash command, and checks that the reply contains a text.
+// command sends a slash command, and checks that the reply contains a text.
 func (r *rig) command(text, want string) {
 	r.Helper()
 	told := r.say("", text)

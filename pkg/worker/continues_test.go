@@ -41,7 +41,7 @@ func TestTurnGoesOnAfterItsLastStep(t *testing.T) {
 	a.begin(t, spec("a"), agent.StepNew)
 	a.begin(t, spec("b"), agent.StepNew) // at the same time
 	a.finish(t, spec("a"), ok("1"))
-	r.submit(r.key, turnstile.Message{ID: "m2", Text: "and this", Mode: session.ModeSteer, Meta: map[string]string{"sender": "bob"}, Attachments: []session.Attachment{{Name: "f", URL: "https://x.example/f"}}})
+	r.send(r.key, turnstile.Message{ID: "m2", Text: "and this", Mode: session.ModeSteer, Meta: map[string]string{"sender": "bob"}, Attachments: []session.Attachment{{Name: "f", URL: "https://x.example/f"}}})
 	a.steer(t, "m2").Accept()
 	use(a, 10)
 	a.begin(t, spec("c"), agent.StepNew)
@@ -180,7 +180,7 @@ func TestStepsOfAnotherAgent(t *testing.T) {
 					c.Agents = []worker.NamedAgent{{Name: "one", Sessions: []string{"a:a:*"}, Agent: a}, {Name: "other", Sessions: []string{"a:*"}, Agent: continuing{next}}}
 				})
 			}
-			r.submitAs("m1", "one")
+			r.sendAs("m1", "one")
 			w := r.worker(nil, agents(continuing{s}), drainTimeout(0), slots(1), checkpointEvery(time.Millisecond))
 			a := s.next(t, "m1")
 			a.text("secret ")

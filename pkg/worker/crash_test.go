@@ -173,7 +173,7 @@ func TestB79_FollowUpsSurvive(t *testing.T) {
 			want := []string{"m0", "m0"}
 			for i := 1; i <= 10; i++ {
 				id := fmt.Sprint("m", i)
-				told := r.submit(r.key, turnstile.Message{ID: id, Text: "follow-up " + id})
+				told := r.send(r.key, turnstile.Message{ID: id, Text: "follow-up " + id})
 				expect.Equal(t, "status", told.Status, receipt.Queued)
 				expect.Equal(t, "position", told.Position, i+1)
 				want = append(want, id)

@@ -27,7 +27,7 @@ type course struct {
 	name      string
 	immediate bool // the agent has no start phase
 
-	// before submits messages before there is a worker, during while it runs. Both also happen if
+	// before sends messages before there is a worker, during while it runs. Both also happen if
 	// the worker is dead by then.
 	before func(*rig)
 	during func(*rig, *process)

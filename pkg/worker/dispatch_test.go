@@ -28,7 +28,7 @@ func TestASessionWithoutASlotIsPutBack(t *testing.T) {
 	r.ends("m1", session.StatusDone)
 	expect.Soon(t, "a warm agent", func() bool { _, ok := w.WarmAgent(r.key); return ok })
 	expect.Soon(t, "the worker to wait for a session", func() bool { return faults.CountNamed("bzpopmin") > 0 })
-	r.submit(other, turnstile.Message{ID: "o1", Text: "hi"})
+	r.send(other, turnstile.Message{ID: "o1", Text: "hi"})
 	expect.Received(t, "the session", popped.Arrived())
 	expect.OK(t, r.rdb.ZRem(r.ctx, rediskey.Owned, other).Err()) // else reap finds it
 	r.say("m2", "hi")

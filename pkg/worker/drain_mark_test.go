@@ -36,7 +36,7 @@ func testMarks(r *rig, reason worker.Reason, want string) {
 	w := r.worker(s, drainTimeout(10*time.Millisecond), slots(3))
 	var acts []*act
 	for i := range 3 {
-		r.submit(fmt.Sprint(r.key, "-", i), turnstile.Message{ID: "m1", Text: "hello"})
+		r.send(fmt.Sprint(r.key, "-", i), turnstile.Message{ID: "m1", Text: "hello"})
 		acts = append(acts, s.next(r, "m1"))
 	}
 	expect.Received(r, "the end of the drain", drainFor(w, reason))
@@ -67,7 +67,7 @@ func TestB38_MarkedBeforeTheInterrupt(t *testing.T) {
 			}), faulty(&f), drainTimeout(0), slots(3))
 			var acts []*act
 			for i := range 3 {
-				r.submit(fmt.Sprint(r.key, "-", i), turnstile.Message{ID: "m1", Text: "hello"})
+				r.send(fmt.Sprint(r.key, "-", i), turnstile.Message{ID: "m1", Text: "hello"})
 				acts = append(acts, s.next(t, "m1"))
 			}
 			drained := drainFor(w, reason)
@@ -138,9 +138,9 @@ func TestB40_FinishedDuringTheDrain(t *testing.T) {
 	s := newStage()
 	w := r.worker(s, drainTimeout(time.Hour), slots(2))
 	ends, stays := r.key+"-ends", r.key+"-stays"
-	r.submit(ends, turnstile.Message{ID: "m1", Text: "hello"})
+	r.send(ends, turnstile.Message{ID: "m1", Text: "hello"})
 	a := s.next(t, "m1")
-	r.submit(stays, turnstile.Message{ID: "m1", Text: "hello"})
+	r.send(stays, turnstile.Message{ID: "m1", Text: "hello"})
 	b := s.next(t, "m1")
 	ctx, timeIsUp := context.WithCancel(r.ctx)
 	done := make(chan bool, 1)
@@ -228,14 +228,14 @@ func TestB42_ADrainTellsEachActiveSessionOnce(t *testing.T) {
 		t.Run(string(reason), func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
-			r.submit(r.key+"-idle", turnstile.Message{ID: "m1", Text: "hello"})
+			r.send(r.key+"-idle", turnstile.Message{ID: "m1", Text: "hello"})
 			s, two := newStage(), newStage()
 			w := r.worker(s, drainTimeout(0), slots(3))
 			s.next(t, "m1").reply("ok")
 			r.outcomeIn(r.key+"-idle", "m1")
 			keys := []string{r.key + "-1", r.key + "-2", r.key + "-3"}
 			for _, key := range keys {
-				r.submit(key, turnstile.Message{ID: "m1", Text: "hello"})
+				r.send(key, turnstile.Message{ID: "m1", Text: "hello"})
 				s.next(t, "m1")
 			}
 			expect.Received(t, "the end of the drain", drainFor(w, reason))

@@ -65,7 +65,7 @@ func TestDrainProgress(t *testing.T) {
 	expect.Equal(t, "before", fmt.Sprint(w.Status()), fmt.Sprint(worker.Status{Slots: 10}))
 	acts := map[string]*act{}
 	for _, name := range []string{"one", "two", "three", "cut", "stolen"} {
-		r.submit(r.key+"-"+name, turnstile.Message{ID: name, Text: "hello"})
+		r.send(r.key+"-"+name, turnstile.Message{ID: name, Text: "hello"})
 		acts[name] = s.next(t, name)
 	}
 	expect.Equal(t, "while it works", fmt.Sprint(w.Status()), fmt.Sprint(worker.Status{Slots: 10, Running: 5}))

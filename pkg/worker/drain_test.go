@@ -128,7 +128,7 @@ func TestDrainNotifiesEachSessionOnce(t *testing.T) {
 			keys := []string{r.key + "-1", r.key + "-2", r.key + "-3"}
 			acts := make([]*act, 0, len(keys))
 			for _, key := range keys {
-				r.submit(key, turnstile.Message{ID: "m1", Text: "hello"})
+				r.send(key, turnstile.Message{ID: "m1", Text: "hello"})
 				acts = append(acts, s.next(t, "m1"))
 			}
 			done := make(chan bool, 2)

@@ -133,7 +133,7 @@ func TestEventsNeverFollowTheEnd(t *testing.T) {
 	}}
 	for i := range sessions {
 		for j := range turns {
-			r.submit(fmt.Sprint(r.key, "-", i), turnstile.Message{ID: fmt.Sprint(j), Text: "x"})
+			r.send(fmt.Sprint(r.key, "-", i), turnstile.Message{ID: fmt.Sprint(j), Text: "x"})
 		}
 	}
 	r.worker(a, slots(sessions))
@@ -201,7 +201,7 @@ func TestPanicKillsOnlyItsTurn(t *testing.T) {
 	r := newRig(t)
 	r.worker(echo.New())
 	other := r.key + "-other"
-	r.submit(other, turnstile.Message{ID: "m1", Text: "sleep=300ms hello"})
+	r.send(other, turnstile.Message{ID: "m1", Text: "sleep=300ms hello"})
 	for i := range 10 {
 		r.say(fmt.Sprint("p", i), "panic=1 x")
 	}

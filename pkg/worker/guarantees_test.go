@@ -134,7 +134,7 @@ func TestB82_DuplicateDelivery(t *testing.T) {
 	}
 	expect.Equal(t, "accepted", first, 1)
 	a := s.next(t, "m1")
-	again := r.submit(r.key, m)
+	again := r.send(r.key, m)
 	expect.Equal(t, "status while it runs", again.Status, receipt.Duplicate)
 	expect.Equal(t, "state while it runs", again.State, "running")
 	r.say("m2", "behind")
@@ -142,7 +142,7 @@ func TestB82_DuplicateDelivery(t *testing.T) {
 	a.reply("ok")
 	s.next(t, "m2").reply("two")
 	r.ends("m2", session.StatusDone)
-	again = r.submit(r.key, m)
+	again = r.send(r.key, m)
 	expect.Equal(t, "state afterwards", again.State, "completed")
 	r.say("m3", "last")
 	s.next(t, "m3").reply("three")
@@ -175,7 +175,7 @@ func TestB84_OneTranscriptEach(t *testing.T) {
 	keys := []string{"a", "A", "a:", "a:b", "a:transcript", "a:transcript:1", "a=b", "a+b", "a~b", "a.b", "a@b", "0", strings.Repeat("a", 256)}
 	for _, key := range keys {
 		for i := range 3 {
-			r.submit(key, turnstile.Message{ID: fmt.Sprint("m", i), Text: "from " + key})
+			r.send(key, turnstile.Message{ID: fmt.Sprint("m", i), Text: "from " + key})
 		}
 	}
 	seen := map[string]bool{}

@@ -41,7 +41,7 @@ func TestWakeUpAfterAStoredEndFails(t *testing.T) {
 		first := st.next(t, "a1")
 		r.say("a2", "two")
 		other := r.key + ".other"
-		r.submit(other, turnstile.Message{ID: "b1", Text: "other"})
+		r.send(other, turnstile.Message{ID: "b1", Text: "other"})
 		faults.FailBefore(wakesOf(rediskey.Ready), 3, errFull)
 		first.reply("one")
 		end := o.next(t, 0)

@@ -48,7 +48,7 @@ func TestAgentsByName(t *testing.T) {
 	r := newRig(t)
 	r.worker(says("default"), named("a:*", "b:*", "c:*"), slots(3), with(func(c *worker.Config) { c.SweepInterval = 100 * time.Millisecond }))
 	for _, key := range []string{"a:1", "b:1", "c:1", "d:1", "a"} {
-		r.submit(key, turnstile.Message{ID: "m", Text: "hello"})
+		r.send(key, turnstile.Message{ID: "m", Text: "hello"})
 	}
 	for key, name := range map[string]string{"a:1": "a", "b:1": "b", "c:1": "c", "d:1": "default", "a": "default"} {
 		expect.Equal(t, key, r.outcomeIn(key, "m").Reply, name+": hello")
@@ -61,7 +61,7 @@ func TestAgentsByName(t *testing.T) {
 	expect.Equal(t, "plain", r.outcomeIn("b:2", "p").Reply, "b: plain")
 
 	expect.OK(t, errors.Join(r.client.Session("c:2").SetTitle(r.ctx, "made")))
-	sent := r.submit("c:2", turnstile.Message{ID: "later", Text: "later", Delay: time.Hour})
+	sent := r.send("c:2", turnstile.Message{ID: "later", Text: "later", Delay: time.Hour})
 	_, err = r.client.Session("c:2").Cancel(r.ctx, sent.ID)
 	expect.OK(t, err)
 	expect.OK(t, asynq.NewInspectorFromRedisClient(r.rdb).RunTask(rediskey.Queue("c:2"), rediskey.TaskID("c:2", "later")))
@@ -80,10 +80,10 @@ func TestAForgedAgentRunsNothing(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.worker(says("default"), named("a:*", "b:*"))
-	r.submit("b:1", turnstile.Message{ID: "m", Text: "hello"})
+	r.send("b:1", turnstile.Message{ID: "m", Text: "hello"})
 	expect.Equal(t, "of b's own session", r.outcomeIn("b:1", "m").Reply, "b: hello") // the worker knows its neighbours
 	expect.OK(t, r.rdb.HSet(r.ctx, rediskey.For("a:1").Record(), "agent", "b").Err())
-	r.submit("a:1", turnstile.Message{ID: "m", Text: "hello"})
+	r.send("a:1", turnstile.Message{ID: "m", Text: "hello"})
 	expect.Soon(t, "it needs attention", func() bool {
 		info, err := r.client.Session("a:1").Info(r.ctx)
 		expect.OK(t, err)
@@ -111,11 +111,11 @@ func TestAnotherAgentSeesNothing(t *testing.T) {
 	r.worker(nil, with(func(c *worker.Config) {
 		c.Agents = []worker.NamedAgent{{Name: "first", Sessions: []string{"s:a:*"}, Agent: first}, {Name: "other", Sessions: []string{"s:*"}, Agent: other}}
 	}))
-	r.submit("s:a:1", turnstile.Message{ID: "m1", Text: "my secret"})
+	r.send("s:a:1", turnstile.Message{ID: "m1", Text: "my secret"})
 	expect.Equal(t, "reply", r.outcomeIn("s:a:1", "m1").Reply, "first")
 	_, err := protocol.Rotate{Session: "s:a:1", Until: time.Now().Add(time.Hour).UnixMilli(), Agent: "other"}.Do(r.ctx, r.rdb)
 	expect.OK(t, err)
-	r.submit("s:a:1", turnstile.Message{ID: "m2", Text: "hello"})
+	r.send("s:a:1", turnstile.Message{ID: "m2", Text: "hello"})
 	expect.Equal(t, "reply", r.outcomeIn("s:a:1", "m2").Reply, "other")
 	if len(seen.History) != 0 || seen.State != nil || seen.Note != "" {
 		t.Errorf("the other agent got %+v, %s, %q", seen.History, seen.State, seen.Note)
@@ -143,8 +143,8 @@ func TestBesideAWorkerOfTheVersionBefore(t *testing.T) {
 	r := newRig(t)
 	heartbeat := r.oldWorker()
 	r.worker(says("default"), named("a:*"))
-	r.submit("a:1", turnstile.Message{ID: "m", Text: "hello"})
-	r.submit("d:1", turnstile.Message{ID: "m", Text: "hello"})
+	r.send("a:1", turnstile.Message{ID: "m", Text: "hello"})
+	r.send("d:1", turnstile.Message{ID: "m", Text: "hello"})
 	expect.Equal(t, "of the default agent", r.outcomeIn("d:1", "m").Reply, "default: hello")
 	expect.Soon(t, "the other one waits", func() bool { return r.rdb.ZScore(r.ctx, rediskey.Due, "a:1").Val() > 0 })
 	expect.OK(t, r.rdb.Del(r.ctx, heartbeat).Err())
@@ -157,7 +157,7 @@ func TestAnAgentThatNobodyRuns(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.worker(says("default"))
-	r.submit("a:1", turnstile.Message{ID: "m", Text: "hello", Agent: "a"})
+	r.send("a:1", turnstile.Message{ID: "m", Text: "hello", Agent: "a"})
 	operator := admin.NewClient(r.rdb)
 	expect.Soon(t, "it needs attention", func() bool {
 		expect.OK(t, r.rdb.ZAddArgs(r.ctx, rediskey.Ready, redis.ZAddArgs{Members: []redis.Z{{Member: "a:1"}}}).Err()) // claimed at once
@@ -195,10 +195,10 @@ func TestWrongAgents(t *testing.T) {
 	}
 }
 
-// submitAs submits a message for an agent.
-func (r *rig) submitAs(id, agent string) {
+// sendAs sends a message for an agent.
+func (r *rig) sendAs(id, agent string) {
 	r.Helper()
-	r.submit(r.key, turnstile.Message{ID: id, Text: "hello", Agent: agent})
+	r.send(r.key, turnstile.Message{ID: id, Text: "hello", Agent: agent})
 }
 
 // newTranscript begins another transcript, with another agent.

@@ -168,7 +168,7 @@ func TestTurnEndsAreReported(t *testing.T) {
 
 	r.say("first", "hello")
 	last := st.next(t, "first")
-	r.submit(r.key, turnstile.Message{ID: "expired", Text: "hello", ExpiresIn: 1})
+	r.send(r.key, turnstile.Message{ID: "expired", Text: "hello", ExpiresIn: 1})
 	waits = time.Now()
 	expect.Soon(t, "more than the millisecond that ages are counted in", func() bool { return time.Since(waits) > 10*time.Millisecond })
 	last.reply("ok")

@@ -251,7 +251,7 @@ func TestSlowRedis(t *testing.T) {
 	}), faulty(&f), sentinelTTL(expect.Lease(time.Second)))
 	for i := range 4 {
 		for s := range 3 {
-			r.submit(fmt.Sprint(r.key, s), turnstile.Message{ID: fmt.Sprint(i), Text: fmt.Sprint(i)})
+			r.send(fmt.Sprint(r.key, s), turnstile.Message{ID: fmt.Sprint(i), Text: fmt.Sprint(i)})
 		}
 	}
 	for s := range 3 {
@@ -325,7 +325,7 @@ func TestFailingRenewalsAreLoggedOnce(t *testing.T) {
 	r.worker(immediate{s.Run}, faulty(&f.Faults), sentinelTTL(expect.Lease(3*time.Second)), with(func(o *worker.Config) { o.Logger = slog.New(j) }))
 	var acts []*act
 	for _, name := range []string{"one", "two", "three"} {
-		r.submit(r.key+"-"+name, turnstile.Message{ID: name, Text: "hello"})
+		r.send(r.key+"-"+name, turnstile.Message{ID: name, Text: "hello"})
 		acts = append(acts, s.next(t, name))
 	}
 	for range 2 {

@@ -120,7 +120,7 @@ func TestPanicBesideTheAgent(t *testing.T) {
 				o.Logger = slog.New(touchy{slog.DiscardHandler, c.at})
 			}))
 			other := r.key + "-other"
-			r.submit(other, turnstile.Message{ID: "o1", Text: "beside it"})
+			r.send(other, turnstile.Message{ID: "o1", Text: "beside it"})
 			beside := s.next(t, "o1")
 			r.say("m1", "hello")
 			a := s.next(t, "m1")

@@ -62,12 +62,12 @@ func TestTurnWaitsWithoutAWorker(t *testing.T) {
 		t.Errorf("the session: %+v", info)
 	}
 	r.free("while it waits")
-	r.submit("other", turnstile.Message{ID: "o1", Text: "hello"})
+	r.send("other", turnstile.Message{ID: "o1", Text: "hello"})
 	s.next(t, "o1").reply("hi")
 	expect.Equal(t, "the other session", r.outcomeIn("other", "o1").Status, session.StatusDone)
 	expect.Received(t, "the end of the drain", drain(w))
 
-	r.submit(r.key, turnstile.Message{ID: "m2", Text: "later", Delay: time.Hour})
+	r.send(r.key, turnstile.Message{ID: "m2", Text: "later", Delay: time.Hour})
 	r.command("/approve 1", "Approved question 1: pay.")
 	r.command("/approve 1", "That question was already decided.")
 	r.worker(next)
@@ -239,7 +239,7 @@ func TestParkedCap(t *testing.T) {
 			capped := with(func(c1 *worker.Config) { c1.ParkedCap, c1.Logger = c.most, slog.New(j) })
 			s := newStage()
 			w := r.worker(s, parkAfter(time.Millisecond), capped, drainTimeout(time.Minute))
-			r.submit("first", turnstile.Message{ID: "m1", Text: "hello"})
+			r.send("first", turnstile.Message{ID: "m1", Text: "hello"})
 			s.next(t, "m1").parks(t)
 			expect.Received(t, "the end of the drain", drain(w)) // everything of the park is written
 			next := newStage()

@@ -101,7 +101,7 @@ func TestOthersTakeOver(t *testing.T) {
 	r.say("m1", "hello")
 	expect.Soon(t, "the pause", func() bool { return sick.Status().Unable["default"] == tooMany })
 	for i := range 40 {
-		r.submit(fmt.Sprint(r.key, ".", i), turnstile.Message{ID: "m", Text: "hello"})
+		r.send(fmt.Sprint(r.key, ".", i), turnstile.Message{ID: "m", Text: "hello"})
 	}
 	r.worker(says("healthy"), slots(2))
 	expect.Equal(t, "m1", r.ends("m1", session.StatusDone).Reply, "healthy: hello")
@@ -123,11 +123,11 @@ func TestOnlyTheAgentIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	r, u := newRig(t), &unable{}
 	w := r.worker(nil, ofTwo(u, says("b")), slots(1), pausing(time.Hour, time.Hour))
-	r.submit("a:1", turnstile.Message{ID: "m", Text: "hello"})
+	r.send("a:1", turnstile.Message{ID: "m", Text: "hello"})
 	expect.Soon(t, "the pause", func() bool { return w.Status().Unable["a"] != "" })
 	for i := range 20 {
 		for _, name := range []string{"a", "b"} {
-			r.submit(fmt.Sprint(name, ":", i), turnstile.Message{ID: "m", Text: "hello"})
+			r.send(fmt.Sprint(name, ":", i), turnstile.Message{ID: "m", Text: "hello"})
 		}
 	}
 	for i := range 20 {
@@ -185,7 +185,7 @@ func TestASessionLeavesAWorkerThatCannotStartItsAgent(t *testing.T) {
 	r.say("m1", "hello")
 	r.say("m2", "hello")
 	act := s.next(t, "m1")
-	r.submit("other", turnstile.Message{ID: "m", Text: "hello"})
+	r.send("other", turnstile.Message{ID: "m", Text: "hello"})
 	expect.Soon(t, "the pause", func() bool { return len(w.Status().Unable) > 0 })
 	r.worker(says("healthy"))
 	act.reply("ok")
@@ -220,7 +220,7 @@ func TestAnAgentThatNoWorkerCanStartIsNeeded(t *testing.T) {
 	expect.Equal(t, "unable", beats[0].Unable["gone"], "cannot start agent gone: no such file")
 	expect.OK(t, r.rdb.HSet(r.ctx, rediskey.For("a:1").Record(), "agent", "gone").Err())
 	r.worker(says("default"), named("a:*"))
-	r.submit("a:1", turnstile.Message{ID: "m", Text: "hello"})
+	r.send("a:1", turnstile.Message{ID: "m", Text: "hello"})
 	expect.Soon(t, "it is needed", func() bool {
 		s, err := r.client.Session("a:1").Info(r.ctx)
 		expect.OK(t, err)

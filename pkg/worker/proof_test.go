@@ -65,7 +65,7 @@ func prove(r *rig, sessions int, strike func(*process)) {
 	j := job{TTL: expect.Lease(2 * time.Second), Concurrency: 10}
 	one := r.process("one", j)
 	held := r.key + "-held" // a turn that the first worker still runs when it is struck, however slow this test is
-	r.submit(held, turnstile.Message{ID: "0", Text: "linger"})
+	r.send(held, turnstile.Message{ID: "0", Text: "linger"})
 	expect.Soon(r, "the first worker's turn", func() bool { return r.runs(one) })
 	r.process("two", j)
 	keys := make([]string, sessions)
@@ -120,7 +120,7 @@ func proofText(i int) string {
 	return fmt.Sprintf("sleep=%s stream=2 message %d", sleep, i)
 }
 
-// sendAll submits the messages, in order within each session: the last ones when a worker was struck, so that
+// sendAll sends the messages, in order within each session: the last ones when a worker was struck, so that
 // there is work left then.
 func (r *rig) sendAll(keys []string, struck <-chan struct{}) *sync.WaitGroup {
 	var all sync.WaitGroup

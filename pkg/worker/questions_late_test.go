@@ -42,7 +42,7 @@ func TestUndecidedQuestionIsDenied(t *testing.T) {
 	t.Parallel()
 	r, s, a := inTurn(t, askTimeout(200*time.Millisecond), slots(1))
 	other := r.key + "-other"
-	r.submit(other, turnstile.Message{ID: "m2", Text: "hello"})
+	r.send(other, turnstile.Message{ID: "m2", Text: "hello"})
 	for _, number := range []string{"1", "2"} { // and so is the next one
 		got := a.ask(a.ctx, r, "run make")
 		expect.Equal(t, "timeout_ms", r.asked(number).Timeout, session.Millis(200*time.Millisecond))
@@ -139,7 +139,7 @@ func TestEverySlotWaitsForADecision(t *testing.T) {
 	r, s, j := newRig(t), newStage(), newJournal("every slot")
 	r.worker(s, slots(2), with(func(o *worker.Config) { o.Logger = slog.New(j) }))
 	say := func(key, id string) *act {
-		r.submit(key, turnstile.Message{ID: id, Text: "hello"})
+		r.send(key, turnstile.Message{ID: id, Text: "hello"})
 		return s.next(t, id)
 	}
 	full := func(level slog.Level) {

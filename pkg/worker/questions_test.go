@@ -241,7 +241,7 @@ func TestDecisionInTheTranscript(t *testing.T) {
 		return agent.Result{Text: "ok"}, nil
 	})
 	r.worker(a, with(func(c *worker.Config) { c.Approvers = []string{"others"} }))
-	r.submit(r.key, turnstile.Message{ID: "m", Text: "go"})
+	r.send(r.key, turnstile.Message{ID: "m", Text: "go"})
 	e := r.asked("1")
 	expect.List(t, "approvers, of the question first", e.Approvers, "ops")
 	_, err := r.client.Session(r.key).As("ops").Decide(r.ctx, "1", session.Allow)

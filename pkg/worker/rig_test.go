@@ -142,17 +142,17 @@ func ended() context.Context {
 	return ctx
 }
 
-// say submits a message to the rig's session.
+// say sends a message to the rig's session.
 func (r *rig) say(id, text string, mode ...session.Mode) receipt.Receipt {
 	r.Helper()
 	m := turnstile.Message{ID: id, Text: text}
 	if len(mode) > 0 {
 		m.Mode = mode[0]
 	}
-	return r.submit(r.key, m)
+	return r.send(r.key, m)
 }
 
-func (r *rig) submit(key string, m turnstile.Message) receipt.Receipt {
+func (r *rig) send(key string, m turnstile.Message) receipt.Receipt {
 	r.Helper()
 	told, err := receipt.Input(r.ctx, r.client.Session(key), m)
 	expect.OK(r, err)

@@ -36,7 +36,7 @@ func TestServersPage(t *testing.T) {
 	want, acts := map[string]string{}, []*act{}
 	for i := range turns {
 		key := fmt.Sprint(r.key, "-", i)
-		r.submit(key, turnstile.Message{ID: "m1", Text: "a secret"})
+		r.send(key, turnstile.Message{ID: "m1", Text: "a secret"})
 		want[rediskey.TaskID(key, "m1")] = rediskey.Queue(key)
 		acts = append(acts, s.next(t, "m1"))
 	}

@@ -31,7 +31,7 @@ func TestTurnShare(t *testing.T) {
 	one, two := r.key+"-one", r.key+"-two"
 	for i := range messages {
 		for _, key := range []string{one, two} {
-			r.submit(key, turnstile.Message{ID: fmt.Sprint(i), Text: "x"})
+			r.send(key, turnstile.Message{ID: fmt.Sprint(i), Text: "x"})
 		}
 	}
 	r.worker(a, slots(1), with(func(o *worker.Config) { o.ShareTurns(share) }))

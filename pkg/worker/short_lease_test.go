@@ -49,7 +49,7 @@ func TestShortLease(t *testing.T) {
 				f.Delay(renewing, ttl/2)
 			}
 			for _, id := range []string{"m1", "m2", "m3"} {
-				r.submit(r.key+id, turnstile.Message{ID: id, Text: "hello"})
+				r.send(r.key+id, turnstile.Message{ID: id, Text: "hello"})
 			}
 			if log.Await(t, says); !fromStart {
 				return

@@ -15,10 +15,10 @@ import (
 
 func waitingAgents(n int) change { return with(func(c *worker.Config) { c.WaitingAgents = n }) }
 
-// hello submits a message to another session, and returns its turn.
+// hello sends a message to another session, and returns its turn.
 func (r *rig) hello(s *stage, key, id string) *act {
 	r.Helper()
-	r.submit(key, turnstile.Message{ID: id, Text: "hello"})
+	r.send(key, turnstile.Message{ID: id, Text: "hello"})
 	return s.next(r, id)
 }
 
@@ -50,8 +50,8 @@ func TestWaitingTurnLendsItsSlot(t *testing.T) {
 	b.reply("hi")
 	expect.Equal(t, "the other session", r.outcomeIn("other", "o1").Status, session.StatusDone)
 	b = r.hello(s, "other", "o2")
-	r.submit("other", turnstile.Message{ID: "o3", Text: "hello"})
-	r.submit("third", turnstile.Message{ID: "t1", Text: "hello"})
+	r.send("other", turnstile.Message{ID: "o3", Text: "hello"})
+	r.send("third", turnstile.Message{ID: "t1", Text: "hello"})
 	r.command("/approve 1", "Approved question 1: run make.")
 	expect.Equal(t, "the event", r.decided("1"), session.Allow)
 	expect.Soon(t, "the turn to want a slot", func() bool { return w.SlotsInUse() == [3]int{1, 1, 1} })
@@ -103,7 +103,7 @@ func TestNoTurnWaitsWithoutASlot(t *testing.T) {
 	w := r.worker(s, slots(1), parkAfter(time.Millisecond), waitingAgents(-1), with(func(c *worker.Config) { c.AskTimeout = time.Second }))
 	r.say("m1", "hello")
 	a := s.next(t, "m1")
-	r.submit("other", turnstile.Message{ID: "o1", Text: "hello"})
+	r.send("other", turnstile.Message{ID: "o1", Text: "hello"})
 	d, err := a.Ask(a.ctx, agent.Question{Name: "run make"})
 	expect.OK(t, err)
 	expect.Equal(t, "the decision", d, session.Deny)
@@ -142,7 +142,7 @@ func TestTurnWithoutASlotEnds(t *testing.T) {
 				unused(t, w)
 				return
 			}
-			r.submit("other", turnstile.Message{ID: "o1", Text: "hello"})
+			r.send("other", turnstile.Message{ID: "o1", Text: "hello"})
 			b := s.next(t, "o1")
 			if name != "interrupt" {
 				r.say("m2", "again")
@@ -233,7 +233,7 @@ func TestKilledWithATurnWithoutASlot(t *testing.T) {
 	one := r.process("one", job{TTL: expect.Lease(time.Second), Concurrency: 1, Park: time.Millisecond})
 	r.say("m1", "ask=deploy hello")
 	r.asked("1")
-	r.submit("other", turnstile.Message{ID: "o1", Text: "hello"})
+	r.send("other", turnstile.Message{ID: "o1", Text: "hello"})
 	expect.Equal(t, "the other session", r.outcomeIn("other", "o1").Status, session.StatusDone)
 	one.kill()
 	r.process("two", heir)

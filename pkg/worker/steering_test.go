@@ -297,7 +297,7 @@ func TestSteerIntoATurnWithoutAnAgent(t *testing.T) {
 	s := newStage()
 	var f redistest.Faults
 	finish, steered := f.Gate(script("finish")), f.GateReply(script("steer"))
-	r.submit(r.key, turnstile.Message{ID: "m1", Text: "too old", ExpiresIn: time.Millisecond})
+	r.send(r.key, turnstile.Message{ID: "m1", Text: "too old", ExpiresIn: time.Millisecond})
 	r.say("m2", "next")
 	r.awaitAge("m1", time.Millisecond)
 	r.worker(steerStage{s}, faulty(&f))

@@ -165,7 +165,7 @@ func TestInspectorCancelStopsThatTurnOnly(t *testing.T) {
 	r.say("m1", "hello")
 	a := s.next(t, "m1")
 	other := r.key + "-other"
-	r.submit(other, turnstile.Message{ID: "m1", Text: "hello"})
+	r.send(other, turnstile.Message{ID: "m1", Text: "hello"})
 	b := s.next(t, "m1")
 	r.say("m2", "behind")
 	expect.OK(t, asynq.NewInspectorFromRedisClient(r.rdb).CancelProcessing(rediskey.TaskID(r.key, "m1")))

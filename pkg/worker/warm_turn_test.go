@@ -42,7 +42,7 @@ func (r *rig) elsewhere(id string) {
 func (r *rig) busy(s *warmStage) (free func()) {
 	r.Helper()
 	key, id := r.key+".busy", turnstile.NewMessageID()
-	r.submit(key, turnstile.Message{ID: id, Text: "busy"})
+	r.send(key, turnstile.Message{ID: id, Text: "busy"})
 	a := s.next(r, id)
 	return func() {
 		r.Helper()
@@ -209,7 +209,7 @@ func TestATurnThatEndsBadlyClosesItsAgent(t *testing.T) {
 		"stop":    {func(r *rig, _ *act) { r.say("", "/stop") }, session.StatusStopped, nil},
 		"timeout": {func(*rig, *act) {}, session.StatusFailed, with(func(o *worker.Config) { o.AgentTimeout = time.Second })},
 		"interrupt": {func(r *rig, _ *act) {
-			r.submit(r.key, turnstile.Message{ID: "m3", Text: "now", Mode: session.ModeInterrupt})
+			r.send(r.key, turnstile.Message{ID: "m3", Text: "now", Mode: session.ModeInterrupt})
 		}, session.StatusInterrupted, nil},
 	} {
 		t.Run(name, func(t *testing.T) {

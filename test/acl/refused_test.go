@@ -139,7 +139,7 @@ func TestTenantsSenderIsKeptApart(t *testing.T) {
 	}
 	for _, key := range []string{other, strings.TrimSuffix(acl.Tenant, ":"), "acmetoo:chat:1"} {
 		_, err := tenant.Session(key).Send(t.Context(), turnstile.Message{Text: "x"})
-		denied("submit to "+key, err)
+		denied("send to "+key, err)
 		_, err = tenant.Session(key).Send(t.Context(), turnstile.Message{Text: "/stop"})
 		denied("/stop in "+key, err)
 		_, err = tenant.Session(key).Send(t.Context(), turnstile.Message{Text: "/history"})

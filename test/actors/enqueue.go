@@ -90,7 +90,7 @@ func (b *Bench) Backdate(id string) {
 	b.Redis.ZAddXX(b.Ctx, b.Keys.Scheduled(), redis.Z{Score: float64(time.Now().Unix() - 60), Member: b.Task(id)})
 }
 
-// SayDelayed submits a delayed message that is due.
+// SayDelayed sends a delayed message that is due.
 func (b *Bench) SayDelayed(id string) {
 	b.Helper()
 	_, err := b.Client.Session(Key).Send(b.Ctx, turnstile.Message{ID: id, Text: id, Delay: time.Hour})
@@ -98,7 +98,7 @@ func (b *Bench) SayDelayed(id string) {
 	b.Backdate(id)
 }
 
-// SayCollected submits messages that are collected into one turn, their window over.
+// SayCollected sends messages that are collected into one turn, their window over.
 func (b *Bench) SayCollected(ids ...string) {
 	b.Helper()
 	for _, id := range ids {

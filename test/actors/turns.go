@@ -13,7 +13,7 @@ import (
 	"turnstile/test/expect"
 )
 
-// Say submits a message, with its text as its ID, or a command, which has no ID.
+// Say sends a message, with its text as its ID, or a command, which has no ID.
 func (b *Bench) Say(text string, mode ...session.Mode) receipt.Receipt {
 	b.Helper()
 	m := turnstile.Message{ID: text, Text: text}
@@ -28,7 +28,7 @@ func (b *Bench) Say(text string, mode ...session.Mode) receipt.Receipt {
 	return r
 }
 
-// SayAll submits several messages.
+// SayAll sends several messages.
 func (b *Bench) SayAll(texts ...string) {
 	b.Helper()
 	for _, text := range texts {

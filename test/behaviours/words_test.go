@@ -32,7 +32,7 @@ var dropped = []struct {
 	{dropWord(`answers`), "returns; reply, result or decision"},
 	{dropWord(`answered (true|false|nil|by|with)`), "returned"},
 	{dropWord(`(no|any) answer (to|in|within|of|from)|(not|none|already|was|were) answered|(do|does|did) not answer|answer with`), "reply, result, decided, respond"},
-	{dropWord(`(what|not) (was |were |is )?put in`), "submitted"},
+	{dropWord(`(what|not) (was |were |is )?put in`), "sent"},
 	{dropWord(`given_back`), "requeued"},
 	{dropWord(`look(s|ed|ing)? after`), "recover, check, poll"},
 	{dropWord(`left alone`), "skipped, not touched"},

@@ -18,7 +18,7 @@ func (r *run) outcomes() {
 		switch {
 		case m.first.At == 0:
 			if r.retried(m) {
-				continue // /retry submits the message under a new ID
+				continue // /retry sends the message under a new ID
 			}
 			r.find(Outcome, m.session, m.id, "nobody sent it, and an agent or a transcript has it")
 		case m.accepted != 0:

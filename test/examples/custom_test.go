@@ -41,7 +41,7 @@ func startProgram(t *testing.T, environ ...string) *running {
 	return &running{conversation{t, ctx, client, nil, t.Name()}, p}
 }
 
-// say submits a message.
+// say sends a message.
 func (p *running) say(text string, mode session.Mode) string {
 	p.Helper()
 	receipt, err := p.client.Session(p.key).Send(p.ctx, turnstile.Message{Text: text, Mode: mode})

@@ -72,7 +72,7 @@ func newConversation(t *testing.T, a agent.Agent, timeout time.Duration) convers
 	return conversation{t, ctx, actors.NewClient(rdb), w, key}
 }
 
-// says submits a message, shows its events to see and waits for its end.
+// says sends a message, shows its events to see and waits for its end.
 func (c conversation) says(text string, see func(session.Event)) session.Outcome {
 	c.Helper()
 	receipt, err := c.client.Session(c.key).Send(c.ctx, turnstile.Message{Text: text})
@@ -86,7 +86,7 @@ func (c conversation) says(text string, see func(session.Event)) session.Outcome
 	return end
 }
 
-// wants submits a message and checks the reply.
+// wants sends a message and checks the reply.
 func (c conversation) wants(text, reply string) {
 	c.Helper()
 	if end := c.says(text, func(session.Event) {}); end.Status != session.StatusDone || end.Reply != reply {

@@ -77,7 +77,7 @@ func faultyOnes() []configuration {
 				Name: "sender2", Until: func(v explore.View) bool { return v.Due(rediskey.Owned) || !v.Has(rediskey.Owned) },
 				Run: func(l *explore.Life) {
 					l.Pause()
-					submit(l, actors.NewClient(l.Redis), main, text("m2"))
+					send(l, actors.NewClient(l.Redis), main, text("m2"))
 				},
 			}, working("worker1", behaviour{}), reaper()),
 			Finished: func(v explore.View) bool { return v.Told("accepted s m2") && !waits(v, main) },
@@ -87,8 +87,8 @@ func faultyOnes() []configuration {
 			Kinds: explore.Crash | explore.ClockJump, Faults: 2, Horizon: 20 * time.Second,
 			Processes: list(explore.Process{Name: "sender1", Run: func(l *explore.Life) {
 				c := actors.NewClient(l.Redis)
-				submit(l, c, main, text("m1"), actors.Delay(3*time.Second))
-				submit(l, c, main, text("m2"))
+				send(l, c, main, text("m1"), actors.Delay(3*time.Second))
+				send(l, c, main, text("m2"))
 			}}, working("worker1", behaviour{}), duer(), reaper()),
 		}},
 		{Configuration: explore.Configuration{
@@ -193,12 +193,12 @@ func drainer(name string) explore.Process {
 	return p
 }
 
-// before submits messages before the search begins.
+// before sends messages before the search begins.
 func before(messages ...turnstile.Message) []func(*explore.Life) {
 	return []func(*explore.Life){func(l *explore.Life) {
 		c := actors.NewClient(l.Redis)
 		for _, m := range messages {
-			submit(l, c, main, m)
+			send(l, c, main, m)
 		}
 	}}
 }

@@ -58,9 +58,9 @@ func cleaningOnes() []configuration {
 	returning := func() explore.Process {
 		return explore.Process{Name: "sender1", Crashes: true, Until: purged, Run: func(l *explore.Life) {
 			c := actors.NewClient(l.Redis)
-			submit(l, c, main, text("m1"))
+			send(l, c, main, text("m1"))
 			l.Pause()
-			submit(l, c, main, text("m2"))
+			send(l, c, main, text("m2"))
 		}}
 	}
 	late := func(p explore.Process) explore.Process {
@@ -82,7 +82,7 @@ func cleaningOnes() []configuration {
 			Without:   []string{"leftover", "index"},
 			Processes: with(list(late(plainSender("plain", "m1", "", "m2")), working("worker1", behaviour{})), timers(), cleaners(), lazily(finder())),
 		}),
-		clean("forgotten-submit", "the same of Submit, and its sender dies before it notifies", explore.Configuration{
+		clean("forgotten-send", "the same of Send, and its sender dies before it notifies", explore.Configuration{
 			Without: []string{"leftover"}, Kinds: explore.Crash, Faults: 1,
 			Processes: with(list(late(returning()), working("worker1", behaviour{})), timers(), cleaners()),
 		}),
@@ -94,9 +94,9 @@ func cleaningOnes() []configuration {
 			Kinds: explore.NetFaults, Faults: 1, Without: []string{"leftover"},
 			Processes: with(list(explore.Process{Name: "sender1", Until: purged, Run: func(l *explore.Life) {
 				c := actors.NewClient(l.Redis)
-				submit(l, c, main, text("m1"))
+				send(l, c, main, text("m1"))
 				l.Pause()
-				submit(l, c, main, text("m1"))
+				send(l, c, main, text("m1"))
 			}}, working("worker1", behaviour{})), timers(), cleaners()),
 		}),
 		clean("purged", "results and dead letters go at any step, beside turns and repeated messages", explore.Configuration{

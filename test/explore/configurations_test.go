@@ -56,7 +56,7 @@ func plainOnes() []configuration {
 			Sessions: []string{main, other}, Ordered: []string{"m1", "m2", "m3"}, AtLeast: 900,
 			Before: before(text("m1"), text("m2")),
 			Processes: list(explore.Process{Name: "sender3", Run: func(l *explore.Life) {
-				submit(l, actors.NewClient(l.Redis), other, text("m3"))
+				send(l, actors.NewClient(l.Redis), other, text("m3"))
 			}}, working("worker1", behaviour{makesWay: true}), working("worker2", behaviour{makesWay: true})),
 		}},
 		{Configuration: explore.Configuration{
@@ -71,9 +71,9 @@ func plainOnes() []configuration {
 			Processes: with(list(
 				explore.Process{Name: "sender1", Run: func(l *explore.Life) {
 					c := actors.NewClient(l.Redis)
-					submit(l, c, main, text("m1"))
-					submit(l, c, other, text("m2"))
-					submit(l, c, other, text("m3"))
+					send(l, c, main, text("m1"))
+					send(l, c, other, text("m2"))
+					send(l, c, other, text("m3"))
 				}},
 				working("worker1", behaviour{twice: true}), working("worker2", behaviour{immediate: true})), timers()),
 		}},
@@ -90,7 +90,7 @@ func plainOnes() []configuration {
 		{Configuration: explore.Configuration{
 			Name: "delayed-without-sweep", Purpose: "the mover of the due index alone finds what is due", AtLeast: 15,
 			Processes: list(explore.Process{Name: "sender1", Run: func(l *explore.Life) {
-				submit(l, actors.NewClient(l.Redis), main, text("m1"), actors.Delay(3*time.Second))
+				send(l, actors.NewClient(l.Redis), main, text("m1"), actors.Delay(3*time.Second))
 			}}, working("worker1", behaviour{}), duer()),
 		}},
 		{Configuration: explore.Configuration{
@@ -99,8 +99,8 @@ func plainOnes() []configuration {
 			Processes: with(list(
 				explore.Process{Name: "sender1", Run: func(l *explore.Life) {
 					c := actors.NewClient(l.Redis)
-					submit(l, c, main, text("m2"), actors.Delay(3*time.Second))
-					submit(l, c, main, text("m1"))
+					send(l, c, main, text("m2"), actors.Delay(3*time.Second))
+					send(l, c, main, text("m1"))
 				}},
 				working("worker1", behaviour{})), timers()),
 		}},
@@ -143,7 +143,7 @@ func lineOnes() []configuration {
 	}
 }
 
-// claimant submits a message with the ID that others use too, once.
+// claimant sends a message with the ID that others use too, once.
 func claimant(name, text string) explore.Process {
 	return explore.Process{Name: name, Run: func(l *explore.Life) {
 		r, err := receipt.Input(l.Context, actors.NewClient(l.Redis).Session(main), turnstile.Message{ID: "m1", Text: text})

@@ -48,7 +48,7 @@ func TestForgottenIndexEntries(t *testing.T) {
 		{[]string{rediskey.Ready}, "no-timers"},
 		{[]string{rediskey.Owned}, "crash-without-sweep"},
 		{[]string{rediskey.Due}, "delayed-without-sweep"},
-		{[]string{rediskey.Sessions, rediskey.AllQueues}, "forgotten-submit"},
+		{[]string{rediskey.Sessions, rediskey.AllQueues}, "forgotten-send"},
 		{[]string{rediskey.Outbox}, "outbox-unheard"},
 		{[]string{rediskey.Sessions}, "forgotten-title"},
 		{[]string{rediskey.Sessions, rediskey.AllQueues}, "forgotten-plain"},

@@ -48,12 +48,12 @@ func routed(name string, messages ...turnstile.Message) explore.Process {
 	return explore.Process{Name: name, Crashes: true, Run: func(l *explore.Life) {
 		c := actors.NewClient(l.Redis)
 		for _, m := range messages {
-			submit(l, c, main, m, actors.ReplyTo(wire.Route{To: hook}))
+			send(l, c, main, m, actors.ReplyTo(wire.Route{To: hook}))
 		}
 	}}
 }
 
-// routedBefore submits routed messages before the search.
+// routedBefore sends routed messages before the search.
 func routedBefore(messages ...turnstile.Message) []func(*explore.Life) {
 	return []func(*explore.Life){routed("before", messages...).Run}
 }

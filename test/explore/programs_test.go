@@ -36,17 +36,17 @@ func named(name string) sq.Config {
 	return c
 }
 
-// sender submits messages, one after the other, with one client.
+// sender sends messages, one after the other, with one client.
 func sender(name string, messages ...turnstile.Message) explore.Process {
 	return explore.Process{Name: name, Crashes: true, Run: func(l *explore.Life) {
 		c := actors.NewClient(l.Redis)
 		for _, m := range messages {
-			submit(l, c, main, m)
+			send(l, c, main, m)
 		}
 	}}
 }
 
-func submit(l *explore.Life, c *actors.Client, key string, m turnstile.Message, opts ...actors.Option) {
+func send(l *explore.Life, c *actors.Client, key string, m turnstile.Message, opts ...actors.Option) {
 	r, err := receipt.Input(l.Context, c.Session(key), actors.With(m, opts...))
 	switch {
 	case err != nil:
@@ -58,10 +58,10 @@ func submit(l *explore.Life, c *actors.Client, key string, m turnstile.Message, 
 	}
 }
 
-// following submits a message that must follow another one.
+// following sends a message that must follow another one.
 func following(name, id, after string) explore.Process {
 	return explore.Process{Name: name, Crashes: true, Run: func(l *explore.Life) {
-		submit(l, actors.NewClient(l.Redis), main, text(id), actors.After(after))
+		send(l, actors.NewClient(l.Redis), main, text(id), actors.After(after))
 	}}
 }
 

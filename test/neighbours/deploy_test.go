@@ -23,7 +23,7 @@ const (
 
 // A deploy replaces running workers with those of the next version, and a rollback does the
 // reverse. In each, one worker is killed in mid-turn, and one is drained. Senders of both versions
-// submit all the time.
+// send all the time.
 func TestDeploy(t *testing.T) {
 	t.Parallel()
 	before, this := versions(t)
@@ -114,7 +114,7 @@ func messageID(i int) string  { return fmt.Sprintf("m%02d", i) }
 
 func reply(key, id string) string { return "echo: " + id + " of " + key }
 
-// send submits the messages of half of the sessions and waits for their ends.
+// send sends the messages of half of the sessions and waits for their ends.
 func (s *stage) send(v version, first int, ended *atomic.Int64) (finish func() said) {
 	s.Helper()
 	var file strings.Builder

@@ -141,7 +141,7 @@ func (s *stage) info(key string) session.Info {
 	return info
 }
 
-// say submits a message with an ID.
+// say sends a message with an ID.
 func (s *stage) say(key, id, text string, mode ...session.Mode) turnstile.Receipt {
 	s.Helper()
 	m := turnstile.Message{ID: id, Text: text}

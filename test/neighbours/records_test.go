@@ -354,7 +354,7 @@ func newRecords(s *stage, change func(*sq.Config)) *records {
 	return &records{s, "agent:records", c}
 }
 
-// says submits messages with their texts as IDs.
+// says sends messages with their texts as IDs.
 func (r *records) says(ids ...string) {
 	r.Helper()
 	for _, id := range ids {

@@ -48,7 +48,7 @@ func (x *Index) wake(at, now int64) {
 // because its sender may die after that.
 func (s *Session) enter() { s.Index.Listed, s.Index.Used = true, s.Now }
 
-// announce wakes the session for messages without a Submit.
+// announce wakes the session for messages without a Send.
 func (s *Session) announce() {
 	s.enter()
 	s.Index.wake(0, s.Now)

@@ -30,7 +30,7 @@ func (l *life) one(a int) string {
 // button is an operation of an operator on a message.
 func button(l *life, a int, name string, model func(id string) bool, actual func(queue, id string) error) step {
 	if len(l.model.Messages) == 0 {
-		return submit(l, a, 0, 0)
+		return send(l, a, 0, 0)
 	}
 	which := l.one(a)
 	return step{"operator " + name + " " + which, func() string { return fmt.Sprint(model(which)) }, func() string {

@@ -14,7 +14,7 @@ import (
 	"turnstile/test/reference"
 )
 
-func submit(l *life, a, b, c int) step {
+func send(l *life, a, b, c int) step {
 	modes := []string{"", "", "", reference.Queue, reference.Collect, reference.Collect, reference.Steer, reference.Steer, reference.Interrupt,
 		reference.Rollback, reference.Reject}
 	m, mode, due, lost := l.idFor(a), modes[b%len(modes)], int64(0), c/4 == 2
@@ -30,7 +30,7 @@ func submit(l *life, a, b, c int) step {
 	if c >= 192 && c < 208 {
 		agent = []string{"coder", "support"}[b%2]
 	}
-	s := step{name: fmt.Sprintf("submit %s %q", m, mode)}
+	s := step{name: fmt.Sprintf("send %s %q", m, mode)}
 	if agent != "" {
 		s.name += " for " + agent
 	}
@@ -44,7 +44,7 @@ func submit(l *life, a, b, c int) step {
 		s.name += fmt.Sprintf(" due %s", reference.At(due, l.actual.start))
 	}
 	s.model = func() string {
-		r := l.model.Submit(m, mode, due, to, fallback, after, agent, lost)
+		r := l.model.Send(m, mode, due, to, fallback, after, agent, lost)
 		if lost {
 			return "reply lost"
 		}
@@ -57,7 +57,7 @@ func submit(l *life, a, b, c int) step {
 			options = append(options, actors.After(l.actual.names.id(after)))
 		}
 		options = append(options, func(m *turnstile.Message) { m.Agent = agent })
-		return l.actual.submit(m, mode, due, options...)
+		return l.actual.send(m, mode, due, options...)
 	}
 	s.actual = send
 	switch {

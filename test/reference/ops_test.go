@@ -24,7 +24,7 @@ var (
 		emit, keep, ask, withdraw, proposeTitle, dismiss, retryTurn, retryTurn, requeue, requeue, mark, mark, past,
 	}
 	ofOthers = []kind{
-		cancel, submit, submit, submit, submit, submit, submit, submit, submit, submit, plain, plain, plain, plain, claim, claim, claim, claim, claim,
+		cancel, send, send, send, send, send, send, send, send, send, plain, plain, plain, plain, claim, claim, claim, claim, claim,
 		die, die, die, die, configure, configure, stop, rotate, title, undo, undo, undo, rerun, dropDead, erase, decide,
 		pause, unpause, unpause, archive, archive, remove, remove, runTask, runTask, deleteQueue,
 		markOutside, suspendOutside, clearOutside, timers, timers, find, find, maintain, minutes, minutes, days,
@@ -78,7 +78,7 @@ func (l *life) resolve(o operation) step {
 	case b%8 == 3 && l.holder(3) != nil && !l.model.Owns(l.holder(3).model):
 		return survive(l, a, b, c|3)
 	case b%8 == 6 && h != nil && len(h.model.Steered()) > 0:
-		return submit(l, a, 8+b/8%2, c) // an interrupt or a rollback
+		return send(l, a, 8+b/8%2, c) // an interrupt or a rollback
 	}
 	if o[0] < 112 && l.holder(c) == nil {
 		return l.instead(a, b, c)
@@ -91,7 +91,7 @@ func (l *life) instead(a, b, c int) step {
 	if len(l.model.Line) > 0 && l.model.Owner == 0 && !l.model.Paused {
 		return claim(l, a, b, c)
 	}
-	return submit(l, a, b, c)
+	return send(l, a, b, c)
 }
 
 // holder returns the worker of an operation's claim: mostly the owner, and sometimes a worker that only

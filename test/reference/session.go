@@ -30,7 +30,7 @@ type Session struct {
 	start                     int64
 	tokens, turns, ids, again int               // counters for new names
 	published                 bool              // the plain asynq.Client added the queue's name
-	given                     map[string]string // the requests of messages, by the IDs passed to Submit
+	given                     map[string]string // the requests of messages, by the IDs passed to Send
 }
 
 // Config is a worker's configuration.

@@ -83,10 +83,10 @@ func (u user) killAll() {
 	}
 }
 
-// says submits a message and waits for its end.
+// says sends a message and waits for its end.
 func (r rig) says(text string, see func(session.Event)) session.Outcome {
 	r.Helper()
-	receipt := r.submit(text)
+	receipt := r.send(text)
 	end, err := actors.Follow(r.ctx, r.client.Session(r.key()), receipt.ID, see)
 	if err != nil {
 		r.Fatalf("the session is stuck: %v", err)
@@ -94,7 +94,7 @@ func (r rig) says(text string, see func(session.Event)) session.Outcome {
 	return end
 }
 
-func (r rig) submit(text string) turnstile.Receipt {
+func (r rig) send(text string) turnstile.Receipt {
 	r.Helper()
 	receipt, err := r.client.Session(r.key()).Send(r.ctx, turnstile.Message{Text: text})
 	if err != nil {

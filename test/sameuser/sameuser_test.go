@@ -39,7 +39,7 @@ func TestAgentCannotTakeItsLeaseAway(t *testing.T) {
 	agent := 0
 	ctx, cancel := context.WithCancel(r.ctx)
 	defer cancel()
-	receipt := r.submit("be bad")
+	receipt := r.send("be bad")
 	_, _ = actors.Follow(ctx, r.client.Session(r.key()), receipt.ID, func(e session.Event) {
 		if word, _, found := strings.Cut(e.Text, " "); found && agent == 0 {
 			agent, _ = strconv.Atoi(word)

@@ -39,7 +39,7 @@ func (c *chat) run(ctx context.Context) {
 	c.waits.Wait()
 }
 
-// say submits a message until Redis replies. After a failed call, a sender does not know whether
+// say sends a message until Redis replies. After a failed call, a sender does not know whether
 // the message is stored.
 func (c *chat) say(id string) {
 	rec := history.Record{Session: c.key, ID: id, Via: "client", Mode: string(session.ModeQueue)} // the default

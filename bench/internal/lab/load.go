@@ -72,7 +72,7 @@ func (l Load) Tenth() Load {
 // Messages is the number of messages in all.
 func (l Load) Messages() int { return l.Sessions * l.Each }
 
-// Fill submits a load. The names of its sessions begin with prefix.
+// Fill sends a load. The names of its sessions begin with prefix.
 func (l Load) Fill(ctx context.Context, rdb redis.UniversalClient, prefix, text string) error {
 	client := turnstile.NewClient(rdb)
 	return Parallel(l.Messages(), func(i int) error {

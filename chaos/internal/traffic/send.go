@@ -54,16 +54,16 @@ type told struct {
 	status, reason string
 }
 
-// send sends a message and waits for its outcome.
-func (t *Traffic) send(m message) {
-	if t.submit(m) && m.via != viaOpenAI && m.via != viaChat {
+// run sends a message and waits for its outcome.
+func (t *Traffic) run(m message) {
+	if t.send(m) && m.via != viaOpenAI && m.via != viaChat {
 		t.await(m)
 	}
 }
 
-// submit sends a message until it has a response, with the same ID each time. It reports whether the
+// send sends a message until it has a response, with the same ID each time. It reports whether the
 // message was accepted.
-func (t *Traffic) submit(m message) bool {
+func (t *Traffic) send(m message) bool {
 	t.sent.Add(1)
 	ctx, cancel := context.WithTimeout(context.Background(), t.patience)
 	defer cancel()

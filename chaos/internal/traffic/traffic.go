@@ -146,7 +146,7 @@ func (t *Traffic) choose(rng *rand.Rand) func() {
 	if m.via == viaAsynq {
 		m.mode = session.ModeQueue // a plain client's message waits in the queue, whatever its mode
 	}
-	return func() { t.send(m) }
+	return func() { t.run(m) }
 }
 
 // burst is one user's many short messages. Each is sent after the one before was accepted, and then
@@ -171,7 +171,7 @@ func (t *Traffic) burst(rng *rand.Rand) func() {
 	return func() {
 		var waits sync.WaitGroup
 		for _, m := range all {
-			if t.submit(m) {
+			if t.send(m) {
 				waits.Go(func() { t.await(m) })
 			}
 		}

@@ -37,7 +37,7 @@ type Console struct {
 	shown   string       // the last turn shown
 }
 
-// Run submits messages and prints replies until ctx ends; after the input's end it continues to
+// Run sends messages and prints replies until ctx ends; after the input's end it continues to
 // print. It does not wait for a read of the input that is in progress at ctx's end.
 func (c *Console) Run(ctx context.Context) {
 	lines := make(chan string)
@@ -97,7 +97,7 @@ func (c *Console) promptIfIdle() {
 	}
 }
 
-// say submits one line.
+// say sends one line.
 func (c *Console) say(ctx context.Context, line string, messages chan<- string) {
 	text := strings.TrimSpace(line)
 	if text == "" {

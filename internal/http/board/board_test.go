@@ -20,7 +20,7 @@ import (
 func TestLoginAndLogout(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, boss, writer)
-	r.submit("web:1", "hello")
+	r.send("web:1", "hello")
 	r.has(r.get("/board/s/web:1"), 200, "Log in", `value="/board/s/web:1"`)
 	r.has(r.login("wrong"), 401, "This token is unknown")
 	r.has(r.get("/board/"), 200, "Log in")
@@ -45,12 +45,12 @@ func TestCookie(t *testing.T) {
 	if !c.HttpOnly || c.SameSite != http.SameSiteStrictMode || c.Secure || c.MaxAge != 12*3600 {
 		t.Errorf("%+v", c)
 	}
-	if c := r.send(http.MethodPost, "/board/login", url.Values{"token": {"boss"}}, "X-Forwarded-Proto", "https").Cookies()[0]; !c.Secure {
+	if c := r.request(http.MethodPost, "/board/login", url.Values{"token": {"boss"}}, "X-Forwarded-Proto", "https").Cookies()[0]; !c.Secure {
 		t.Errorf("behind TLS: %+v", c)
 	}
 	r.http.Jar = nil
 	with := func(value string) int {
-		return r.send(http.MethodGet, "/board/", nil, "Cookie", c.Name+"="+value).StatusCode
+		return r.request(http.MethodGet, "/board/", nil, "Cookie", c.Name+"="+value).StatusCode
 	}
 	expect.Equal(t, "the cookie", with(c.Value), 200)
 	parts := strings.SplitN(c.Value, ".", 3)
@@ -125,12 +125,12 @@ func TestSessionPage(t *testing.T) {
 	r.worker()
 	r.say("web:1", "tool=look usage=1200:350 title=About_things first")
 	r.say("web:1", "fail=no_luck second")
-	r.submit("web:1", "later", actors.Delay(time.Hour))
+	r.send("web:1", "later", actors.Delay(time.Hour))
 	p := r.get("/board/s/web:1")
 	r.has(p, 200, "<h1>About things</h1>", "web:1", "echo: first", "look", "1200 tokens in, 350 out", "failed", "no_luck", "later", "due ")
-	r.submit("web:2", "ask=shell sleep=1m")
+	r.send("web:2", "ask=shell sleep=1m")
 	expect.Soon(t, "question", func() bool { return strings.Contains(r.get("/board/s/web:2").text, "The agent asks") })
-	r.submit("web:2", "behind")
+	r.send("web:2", "behind")
 	r.has(r.get("/board/s/web:2"), 200, `id="approve"`, "shell", "Waiting", "behind", "queued")
 	r.has(r.get("/board/"), 200, "asks: shell")
 }
@@ -187,8 +187,8 @@ func TestButtons(t *testing.T) {
 	expect.Equal(t, "entries", entries(), 2)
 	r.has(r.post("/board/s/web:1/retry", none), 200, "runs again")
 	expect.Soon(t, "the turn's entries", func() bool { return idle() && entries() == 2 })
-	r.submit("web:1", "sleep=1m")
-	r.submit("web:1", "behind")
+	r.send("web:1", "sleep=1m")
+	r.send("web:1", "behind")
 	r.has(r.post("/board/s/web:1/stop", none), 200, "The turn ends")
 	expect.Soon(t, "idle", idle)
 	r.has(r.get("/board/s/web:1"), 200, "Dead letters", "stopped")
@@ -219,7 +219,7 @@ func TestDecideOnTheBoard(t *testing.T) {
 		return question
 	}
 	r.login("boss")
-	id := r.submit("web:1", "ask=shell done")
+	id := r.send("web:1", "ask=shell done")
 	question := asked()
 	r.login("sender")
 	p := r.get("/board/s/web:1")
@@ -272,7 +272,7 @@ func TestOtherSitesAreRefused(t *testing.T) {
 		form := url.Values{"text": {"x"}, "id": {"m"}, "token": {"boss"}}
 		for _, headers := range [][]string{{"Origin", "https://evil.example"}, {"Sec-Fetch-Site", "cross-site"}, {"Sec-Fetch-Site", "same-site"}, {"Origin", "null"}} {
 			for _, path := range []string{"/board/s/web:1/send", "/board/login", "/board/logout"} {
-				r.has(r.send(http.MethodPost, path, form, headers...), 403)
+				r.has(r.request(http.MethodPost, path, form, headers...), 403)
 			}
 		}
 		r.has(r.get("/board/s/web:1"), 404)
@@ -302,7 +302,7 @@ func TestHostileTextsAreData(t *testing.T) {
 	r.say("web:1", hostile)
 	r.say("web:1", "tool=<script>x</script> fail=<script>alert(1)</script>")
 	expect.OK(t, r.client.Session("web:1").SetTitle(t.Context(), "<script>title</script>"))
-	r.submit("web:1", hostile, actors.Delay(time.Hour))
+	r.send("web:1", hostile, actors.Delay(time.Hour))
 	for _, path := range []string{"/board/s/web:1", "/board/", "/board/s/web:1/forget", "/board/?state=%3Cscript%3E", "/board/?prefix=%3Cscript%3E", "/board/s/web:1?done=%3Cscript%3E&n=1",
 		"/board/%3Cscript%3Ealert(1)%3C/script%3E", "/board/open?session=%3Cscript%3E", "/board/login?to=%22%3E%3Cscript%3E"} {
 		p := r.get(path)
@@ -320,7 +320,7 @@ func TestDeliveries(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.worker()
-	id := r.submit("web:1", "hello", actors.ReplyTo(wire.Route{To: "helpdesk"}))
+	id := r.send("web:1", "hello", actors.ReplyTo(wire.Route{To: "helpdesk"}))
 	_, err := r.client.Session("web:1").Wait(t.Context(), id)
 	expect.OK(t, err)
 	r.has(r.get("/board/s/web:1"), 200, "Not delivered yet", "message.done to helpdesk", "delivery <code class=\"id\">", "waits")

@@ -36,7 +36,7 @@ func TestBrowser(t *testing.T) {
 	p.Eval("window.stays = true")
 	p.Press("/")
 	p.Await(`document.activeElement.id === "message"`)
-	r.submit("web:1", "tool=look stream=40 tick=100ms one two three four five six seven eight nine ten")
+	r.send("web:1", "tool=look stream=40 tick=100ms one two three four five six seven eight nine ten")
 	p.AwaitText("#reply", "echo: one")
 	p.AwaitText("#reply", "look")
 	early := p.Text("#reply")
@@ -54,7 +54,7 @@ func TestBrowser(t *testing.T) {
 	p.Click("#send-button")
 	p.AwaitText(".done", "was sent")
 	p.AwaitText("#reply", "echo")
-	r.submit("web:1", "me too")
+	r.send("web:1", "me too")
 	p.AwaitText("#line", "me too")
 	p.Click("#stop")
 	p.AwaitText(".done", "The turn ends")
@@ -62,7 +62,7 @@ func TestBrowser(t *testing.T) {
 	p.Await(`!document.querySelector("#reply")`)
 
 	// Approve.
-	id := r.submit("web:1", "ask=shell allowed")
+	id := r.send("web:1", "ask=shell allowed")
 	p.AwaitText(".question", "shell")
 	p.Await(`/^in [0-4]:\d\d min$/.test(document.querySelector("time[data-left]").textContent)`)
 	first := p.Text("time[data-left]")
@@ -82,7 +82,7 @@ func TestBrowser(t *testing.T) {
 
 	// The list refreshes without a reload.
 	p.Eval("window.stays = true")
-	r.submit("web:3", "ask=shell x")
+	r.send("web:3", "ask=shell x")
 	p.Await(`document.querySelector('[data-row="web:3"] .state')?.textContent === "asking"`)
 	expect.Equal(t, "the page stays", p.Eval("window.stays"), "true")
 	p.Press("?")
@@ -100,13 +100,13 @@ func TestBrowserSeesHostileTextsAsData(t *testing.T) {
 	r.say("web:1", hostile)
 	expect.OK(t, r.client.Session("web:1").SetTitle(t.Context(), hostile))
 	r.say("web:1", "fail="+hostile)
-	r.submit("web:1", hostile, actors.Delay(time.Hour))
+	r.send("web:1", hostile, actors.Delay(time.Hour))
 	p.Goto(r.url + "/board/")
 	p.AwaitText("tbody", "web:1")
 	p.Goto(r.url + "/board/s/web:1")
 	p.AwaitText("#transcript", "echo: <script>")
 	// The same text, streamed into the page by its script.
-	r.submit("web:1", "stream=12 tick=150ms sleep=10ms "+hostile)
+	r.send("web:1", "stream=12 tick=150ms sleep=10ms "+hostile)
 	p.AwaitText("#reply", "owned")
 	shown := p.Text("#reply")
 	p.AwaitText("#transcript .entry:nth-last-of-type(1)", "&lt;")
@@ -147,7 +147,7 @@ func TestReadOnlyTokenInABrowser(t *testing.T) {
 	p.Type("#token", "reader\r")
 	p.AwaitText("#transcript", "echo: hello")
 	expect.Equal(t, "buttons", p.Eval("document.querySelectorAll('main button, main textarea').length"), "0")
-	r.submit("web:1", "stream=20 tick=100ms a b c d e f g h")
+	r.send("web:1", "stream=20 tick=100ms a b c d e f g h")
 	p.AwaitText("#reply", "echo: a")
 	p.AwaitText("#transcript", "g h")
 }

@@ -14,7 +14,7 @@ import (
 func (r *rig) pays(key string, timeout time.Duration) {
 	r.Helper()
 	r.parking(actors.Pays(), time.Millisecond, timeout)
-	r.submit(key, "hello")
+	r.send(key, "hello")
 	expect.Soon(r, "the park", func() bool {
 		info, err := r.client.Session(key).Info(r.Context())
 		expect.OK(r, err)
@@ -57,7 +57,7 @@ func TestBrowserShowsAParkedTurn(t *testing.T) {
 	p.Eval("window.card = document.querySelector('.question')")
 	p.Await(`document.querySelector(".question time[data-left]").textContent !== "` + text + `"`)
 	expect.Equal(t, "place of the button", p.Eval(place), before)
-	id := r.submit("web:1", "another") // an event: the page is read again
+	id := r.send("web:1", "another") // an event: the page is read again
 	p.AwaitText("#line", "another")
 	expect.Equal(t, "the card was not exchanged", p.Eval("document.querySelector('.question') === window.card"), "true")
 

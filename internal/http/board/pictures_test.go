@@ -66,12 +66,12 @@ func TestPictures(t *testing.T) {
 	r.workerOf(talker{})
 	r.say("web:anna", "I moved last week. Can order 7012 still go to my new address?")
 	r.say("web:anna", "Yes, the one in Lisbon.")
-	r.submit("web:anna", "Tell me when it has left the warehouse.", actors.Delay(3*time.Hour))
+	r.send("web:anna", "Tell me when it has left the warehouse.", actors.Delay(3*time.Hour))
 	r.say("tg:ben", "Please summarize the meeting.")
-	r.submit("tg:carla", "Remove the builds of last year.")
-	r.submit("web:dora", "Tell me a story about a lighthouse keeper.")
-	r.submit("web:dora", "Make it a short one.")
-	r.submit("web:emil", "Good morning!", actors.Delay(40*time.Minute))
+	r.send("tg:carla", "Remove the builds of last year.")
+	r.send("web:dora", "Tell me a story about a lighthouse keeper.")
+	r.send("web:dora", "Make it a short one.")
+	r.send("web:emil", "Good morning!", actors.Delay(40*time.Minute))
 	for key, title := range map[string]string{"web:anna": "Change of the delivery address", "tg:ben": "Minutes of Monday", "tg:carla": "Clean up the build server"} {
 		expect.OK(t, r.client.Session(key).SetTitle(t.Context(), title))
 	}

@@ -139,8 +139,8 @@ func (r *rig) parking(a agent.Agent, after, timeout time.Duration) {
 	r.Cleanup(func() { _ = w.Stop(expect.Ended()) })
 }
 
-// submit sends a message, by the library.
-func (r *rig) submit(key, text string, opts ...actors.Option) string {
+// send sends a message, by the library.
+func (r *rig) send(key, text string, opts ...actors.Option) string {
 	r.Helper()
 	receipt, err := r.client.Session(key).Send(r.Context(), actors.With(turnstile.Message{Text: text}, opts...))
 	expect.OK(r, err)
@@ -150,7 +150,7 @@ func (r *rig) submit(key, text string, opts ...actors.Option) string {
 // say sends a message and waits for its end.
 func (r *rig) say(key, text string) session.Outcome {
 	r.Helper()
-	o, err := r.client.Session(key).Wait(r.Context(), r.submit(key, text))
+	o, err := r.client.Session(key).Wait(r.Context(), r.send(key, text))
 	expect.OK(r, err)
 	return o
 }
@@ -164,16 +164,16 @@ type page struct {
 // get reads a page.
 func (r *rig) get(path string) page {
 	r.Helper()
-	return r.send(http.MethodGet, path, nil)
+	return r.request(http.MethodGet, path, nil)
 }
 
 // post sends a form, as a page of the board does.
 func (r *rig) post(path string, form url.Values) page {
 	r.Helper()
-	return r.send(http.MethodPost, path, form)
+	return r.request(http.MethodPost, path, form)
 }
 
-func (r *rig) send(method, path string, form url.Values, headers ...string) page {
+func (r *rig) request(method, path string, form url.Values, headers ...string) page {
 	r.Helper()
 	request, err := http.NewRequestWithContext(r.Context(), method, r.url+path, strings.NewReader(form.Encode()))
 	expect.OK(r, err)

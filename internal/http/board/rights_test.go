@@ -104,7 +104,7 @@ func TestRoutesAndRights(t *testing.T) {
 				if method == http.MethodGet {
 					form = nil
 				}
-				return visitor.send(method, strings.ReplaceAll(path, "{s}", key), form)
+				return visitor.request(method, strings.ReplaceAll(path, "{s}", key), form)
 			}
 			mine := fmt.Sprintf("mine:%s-%d", name, i)
 			r.say(mine, seeded)

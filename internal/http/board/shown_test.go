@@ -27,9 +27,9 @@ func TestSteeredIsShownOnce(t *testing.T) {
 	r := newRig(t)
 	r.worker()
 	expect.OK(t, r.client.Session("web:1").SetQueue(t.Context(), session.QueueSettings{Mode: session.ModeSteer}))
-	r.submit("web:1", "tool=look:1m stream=1 first")
+	r.send("web:1", "tool=look:1m stream=1 first")
 	expect.Soon(t, "the tool", func() bool { return strings.Contains(r.get("/board/s/web:1").text, "<b>look</b>") })
-	r.submit("web:1", "a remark in between")
+	r.send("web:1", "a remark in between")
 	var p page
 	expect.Soon(t, "the steer", func() bool {
 		p = r.get("/board/s/web:1")
@@ -55,7 +55,7 @@ func TestQuestionCountsDown(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, boss, reader)
 	r.worker()
-	r.submit("web:1", "ask=rm go on")
+	r.send("web:1", "ask=rm go on")
 	for _, name := range []string{"reader", "boss"} {
 		r.login(name)
 		expect.Soon(t, "the question", func() bool { return strings.Contains(r.get("/board/s/web:1").text, "if nobody decides") })
@@ -94,7 +94,7 @@ func TestOverview(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, boss, reader)
 	r.login("boss")
-	r.submit("web:1", "usage=12000:350 sleep=1m")
+	r.send("web:1", "usage=12000:350 sleep=1m")
 	expect.Soon(t, "a wait of more than nothing", func() bool { return strings.Contains(r.get("/board/").text, ", the first for ") })
 	r.has(r.get("/board/"), 200, "No worker sends a heartbeat.", "<b>1</b> waits for a slot, the first for ", `href="/asynqmon"`)
 	r.lacks(r.get("/board/"), "today")
@@ -104,8 +104,8 @@ func TestOverview(t *testing.T) {
 		return strings.Contains(p.text, "<b>1</b> of 10 slots busy, on 1 worker<") && strings.Contains(p.text, "<b>0</b> wait for a slot<") &&
 			strings.Contains(p.text, "<b>12k</b> tokens in and <b>350</b> out today<")
 	})
-	r.submit("web:2", "fail=final x")
-	r.submit("web:3", "ask=rm x")
+	r.send("web:2", "fail=final x")
+	r.send("web:3", "ask=rm x")
 	expect.Soon(t, "the sessions are counted by state", func() bool {
 		text := r.get("/board/").text
 		return strings.Contains(text, "<b>1</b> asking") && strings.Contains(text, "<b>1</b> with dead letters") && strings.Contains(text, "<b>3</b> sessions in all")
@@ -122,7 +122,7 @@ func TestOverviewOfASickWorker(t *testing.T) {
 	r.workerOf(agent.Func(func(context.Context, *agent.Turn) (agent.Result, error) {
 		return agent.Result{}, agent.Unavailable(errors.New("no <files>"))
 	}))
-	r.submit("web:1", "hello")
+	r.send("web:1", "hello")
 	expect.Soon(t, "the reason, with the next heartbeat", func() bool {
 		return strings.Contains(r.get("/board/").text, "cannot start agent default: no &lt;files&gt; (worker worker-1)")
 	})

@@ -38,24 +38,24 @@ func repeatRig(t *testing.T, waits bool) *rig {
 	client := turnstile.NewClient(rdb)
 	openai.New(client, admin.NewClient(rdb), protocol.NewBodies(rdb)).Mount(r.gateway)
 	expect.OK(t, admin.NewClient(rdb).PauseDestination(t.Context(), "held", ""))
-	submit := func(id string, opts ...actors.Option) {
+	send := func(id string, opts ...actors.Option) {
 		t.Helper()
 		_, err := client.Session("mine:s").Send(t.Context(), actors.With(turnstile.Message{ID: id, Text: "hello", Meta: map[string]string{"openai": "{}"}}, opts...))
 		expect.OK(t, err)
 	}
-	submit("dead")
+	send("dead")
 	_, err := client.Session("mine:s").Stop(t.Context())
 	expect.OK(t, err)
 	r.worker()
 	for _, id := range []string{"m1", "m2", "m3", "m4", "m"} {
-		submit(id)
+		send(id)
 		_, err := client.Session("mine:s").Wait(t.Context(), id)
 		expect.OK(t, err)
 	}
-	submit("later", actors.Delay(time.Hour))
+	send("later", actors.Delay(time.Hour))
 	if waits {
 		expect.OK(t, r.redis.Set(t.Context(), rediskey.For("mine:s").Paused(), 1, 0).Err())
-		submit("waits")
+		send("waits")
 	}
 	return r.as("ann")
 }

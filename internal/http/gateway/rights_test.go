@@ -93,16 +93,16 @@ func TestRoutesAndRights(t *testing.T) {
 	n := 0
 	seed := func(key string, opts ...actors.Option) string {
 		t.Helper()
-		submit := func(id string, opts ...actors.Option) {
+		send := func(id string, opts ...actors.Option) {
 			t.Helper()
 			_, err := client.Session(key).Send(t.Context(), actors.With(turnstile.Message{ID: id, Text: seeded, Meta: map[string]string{"openai": "{}"}}, opts...))
 			expect.OK(t, err)
 		}
-		submit("dead", actors.Delay(time.Hour))
+		send("dead", actors.Delay(time.Hour))
 		_, _, err := actors.Cancel(t.Context(), client.Session(key), "dead", true)
 		expect.OK(t, err)
-		submit("later", actors.Delay(time.Hour))
-		submit("m", opts...)
+		send("later", actors.Delay(time.Hour))
+		send("m", opts...)
 		_, err = client.Session(key).Wait(t.Context(), "m")
 		expect.OK(t, err)
 		return key

@@ -201,7 +201,7 @@ func (a *API) postChat(w http.ResponseWriter, r *gateway.Request) error {
 	}
 	m.Agent, m.Request = agent, asks
 	to.streamed = body.Stream
-	receipt, err := a.submit(r, to, m)
+	receipt, err := a.send(r, to, m)
 	if err != nil {
 		return err
 	}

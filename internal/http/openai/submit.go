@@ -83,11 +83,11 @@ func identify(r *gateway.Request, kind, sessionKey string, data []byte) (t targe
 	return t, nil
 }
 
-// submit stores a message. OpenAI's SDKs repeat requests without a key, but say that they do: then
+// send stores a message. OpenAI's SDKs repeat requests without a key, but say that they do: then
 // the last message with the same body is meant. Otherwise the same words are another message. The
 // first message of a body has an ID made of the body, so that most messages need no extra key in
 // Redis.
-func (a *API) submit(r *gateway.Request, to target, m turnstile.Message) (turnstile.Receipt, error) {
+func (a *API) send(r *gateway.Request, to target, m turnstile.Message) (turnstile.Receipt, error) {
 	if err := r.See(to.session); err != nil {
 		return turnstile.Receipt{}, err
 	}

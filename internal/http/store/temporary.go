@@ -24,7 +24,7 @@ const temporaryBatch = 100
 const temporaryAtOnce = 8
 
 // MakeTemporary has EraseTemporary erase a session some time after its last turn. Call it before the
-// session's first message is submitted: if this program dies then, another one erases the session.
+// session's first message is sent: if this program dies then, another one erases the session.
 //
 // If the session exists and is not temporary, nothing changes, and the error wraps
 // session.ErrInvalid. So it does if the first message arrives during the call.

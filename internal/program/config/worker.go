@@ -112,7 +112,7 @@ type AgentSettings struct {
 	WrapperKill   Command   `env:"TURNSTILE_WRAPPER_KILL" unit:"command" secret:"true" help:"A command that ends what the wrapper has started, with the same placeholders. It runs at the program's end, also when the lease is lost or the worker dies, and must succeed if nothing is left. Empty: everything ends with the wrapper."`
 }
 
-// Sender has the settings of programs that submit messages. The worker's other settings may be set
+// Sender has the settings of programs that send messages. The worker's other settings may be set
 // too.
 type Sender struct {
 	RedisURL  string        `env:"REDIS_URL" envDefault:"redis://127.0.0.1:6379/0" unit:"URL" secret:"true" file:"true" help:"The Redis that the workers use."`

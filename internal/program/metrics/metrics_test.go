@@ -83,10 +83,10 @@ func newRig(t *testing.T, url string, change func(*worker.Config)) *rig {
 
 func (r *rig) say(key, id, text string) {
 	r.Helper()
-	r.submit(key, turnstile.Message{ID: id, Text: text})
+	r.send(key, turnstile.Message{ID: id, Text: text})
 }
 
-func (r *rig) submit(key string, m turnstile.Message, opts ...actors.Option) {
+func (r *rig) send(key string, m turnstile.Message, opts ...actors.Option) {
 	r.Helper()
 	_, err := receipt.Input(r.Context(), r.client.Session(key), actors.With(m, opts...))
 	expect.OK(r, err)
@@ -208,7 +208,7 @@ func TestNumbersOfRealTurns(t *testing.T) {
 	r.runs("e")
 	r.say("f", "waits", "hello")
 	r.say("g", "waits", "hello")
-	r.submit("h", turnstile.Message{ID: "later", Text: "hello"}, actors.Delay(time.Hour))
+	r.send("h", turnstile.Message{ID: "later", Text: "hello"}, actors.Delay(time.Hour))
 	expect.Soon(r, "some waiting", func() bool { return r.scrape().values()["turnstile_ready_oldest_age_seconds"] > 0.05 })
 	expect.Soon(r, "the end of the other turns", func() bool { return r.worker.Status().Running == 2 }) // a turn's end is known before it is counted
 	p := r.scrape()
@@ -222,7 +222,7 @@ func TestNumbersOfRealTurns(t *testing.T) {
 
 	r.say("d", "", "/stop")
 	r.ends("d", "long")
-	r.submit("e", turnstile.Message{ID: "newer", Text: "hello", Mode: session.ModeInterrupt})
+	r.send("e", turnstile.Message{ID: "newer", Text: "hello", Mode: session.ModeInterrupt})
 	r.ends("e", "newer")
 	r.ends("f", "waits")
 	r.ends("g", "waits")
@@ -255,8 +255,8 @@ func TestNumbersOfRealTurns(t *testing.T) {
 func TestSessionsWithDeliveriesWait(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, redistest.URL(t), func(o *worker.Config) { o.SweepInterval = 100 * time.Millisecond })
-	r.submit("a", turnstile.Message{ID: "m", Text: "hello"}, actors.ReplyTo(wire.Route{To: "bot"}))
-	r.submit("b", turnstile.Message{ID: "m", Text: "hello"})
+	r.send("a", turnstile.Message{ID: "m", Text: "hello"}, actors.ReplyTo(wire.Route{To: "bot"}))
+	r.send("b", turnstile.Message{ID: "m", Text: "hello"})
 	r.ends("a", "m")
 	r.ends("b", "m")
 	expect.Soon(r, "the session to wait", func() bool { return r.scrape().values()["turnstile_outbox_late_seconds"] > 0.05 })

@@ -39,7 +39,7 @@
 --   full list             destinations that have reached their cap over all sessions
 -- RETURNS
 --   result: now:int state n:int duplicate:flag
---     duplicate: 1 if there was a message with its id, of another Submit. state:
+--     duplicate: 1 if there was a message with its id, of another Send. state:
 --     'queued'     behind a turn; n = its position, which counts the running turn
 --     'ends'       likewise, and the turn is parked and is to end: the session is to be claimed
 --     'idle'       nothing runs: the session is to be claimed; n = when, ms

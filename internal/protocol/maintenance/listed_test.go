@@ -67,8 +67,8 @@ func TestListedWithSomethingToLookAt(t *testing.T) {
 func TestListedAgain(t *testing.T) {
 	t.Parallel()
 	for name, do := range map[string]func(b *actors.Bench){
-		"Submit":          func(b *actors.Bench) { b.Say("b") },
-		"Submit, delayed": func(b *actors.Bench) { b.SayDelayed("b") },
+		"Send":          func(b *actors.Bench) { b.Say("b") },
+		"Send, delayed": func(b *actors.Bench) { b.SayDelayed("b") },
 		"retry of the last message": func(b *actors.Bench) {
 			_, err := b.Client.Session(actors.Key).Send(b.Ctx, turnstile.Message{Text: "/retry"})
 			expect.OK(b, err)

@@ -45,7 +45,7 @@ func startWorker(t *testing.T, a agent.Agent, options worker.Config) (client *ac
 	return actors.NewClient(rdb), stop
 }
 
-// say submits a message and waits for its end.
+// say sends a message and waits for its end.
 func say(t *testing.T, c *actors.Client, text string) session.Outcome {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

@@ -23,7 +23,7 @@ const (
 	Summarize = "summarize"
 )
 
-// Receipt is the result of Submit.
+// Receipt is the result of Send.
 type Receipt struct {
 	Status, State, Reason string
 	Position              int
@@ -60,14 +60,14 @@ func (s *Session) Plain(id string, due int64, long bool) bool {
 	return fresh
 }
 
-// Submit makes the session known, even if the message is refused, then stores the message and
+// Send makes the session known, even if the message is refused, then stores the message and
 // notifies. With due the message joins the queue only at that time. lost: the reply does not
 // arrive, so the sender does nothing more.
 //
 // The ID is remembered from then on: with another mode or route it is a conflict, and it never runs
 // again. after is the message that it must follow directly, or "". agent is the one that the
 // session gets, if it has none; "": the one by its key.
-func (s *Session) Submit(id, mode string, due int64, to Route, fallback, after, agent string, lost bool) Receipt {
+func (s *Session) Send(id, mode string, due int64, to Route, fallback, after, agent string, lost bool) Receipt {
 	s.enter()
 	within := to.Within
 	to.Within = 0

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"turnstile"
-
 	"turnstile/internal/protocol"
 	"turnstile/internal/protocol/stream"
 	"turnstile/pkg/session"

@@ -1,9 +1,0 @@
-package turnstile_test
-
-import (
-	"testing"
-
-	"turnstile/test/actors"
-)
-
-func TestMain(m *testing.M) { actors.Main(m) }
