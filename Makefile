@@ -82,7 +82,7 @@ bench-peers: ## Turnstile beside other queues, about 20 minutes; PEERS=-write re
 neighbours: ## the version before (.ci/previous) beside this one, as during a deploy
 	.ci/neighbours.sh
 
-explore: ## every order of the protocol's steps in small configurations (EXPLORE=long: with more faults)
+explore: ## every order of the protocol's steps in small configurations (EXPLORE=gate: beginnings; long: more faults)
 	.ci/explore.sh
 
 walk: ## one message through a build with coverage, beside the walk of docs/architecture.md

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Runs the explorer: two processes for the searches, because a search uses one core, and one for the mutations and
-# all else. EXPLORE=long makes the searches deeper.
+# all else. EXPLORE=gate: only beginnings of the searches; EXPLORE=long: deeper ones.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-export EXPLORE=${EXPLORE:-ci}
+export EXPLORE=${EXPLORE:-whole}
 work=$(mktemp -d "${TMPDIR:-/tmp}/turnstile-explore.XXXXXX")
 searches=()
 trap '[[ ${#searches[@]} -eq 0 ]] || kill "${searches[@]}" 2>/dev/null || true; rm -rf "$work"' EXIT

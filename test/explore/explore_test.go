@@ -2,6 +2,7 @@ package explore_test
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -25,17 +26,24 @@ func database(t testing.TB) *explore.Database {
 	return db
 }
 
-// thorough skips searches that `make explore` makes: with the race detector they would take too
-// long.
-func thorough(t *testing.T) {
+// EXPLORE says how much is searched. Without it there are only beginnings: with the race detector the rest
+// would take too long.
+const (
+	gate  = "gate"  // the first gateStates of each configuration: .ci/run
+	whole = "whole" // all states, and all mutations: make explore
+	long  = "long"  // as whole, with one fault more: make proof
+)
+
+// gateStates see the end of half of the configurations.
+const gateStates = 6_000
+
+// searches skips the test unless EXPLORE is one of these.
+func searches(t *testing.T, levels ...string) {
 	t.Helper()
-	if os.Getenv("EXPLORE") == "" {
+	if !slices.Contains(levels, os.Getenv("EXPLORE")) {
 		t.Skip("make explore runs this")
 	}
 }
-
-// long reports whether there is more time than in CI.
-func long() bool { return os.Getenv("EXPLORE") == "long" }
 
 // The beginning of each search: its processes run, and nothing is found at once.
 func TestBeginnings(t *testing.T) {
@@ -51,13 +59,16 @@ func TestBeginnings(t *testing.T) {
 
 // TestConfigurations searches all configurations.
 func TestConfigurations(t *testing.T) {
-	thorough(t)
-	db := database(t)
+	searches(t, gate, whole, long)
+	level, db := os.Getenv("EXPLORE"), database(t)
 	all, least := 0, 0
 	for _, c := range configurations() {
 		least += c.AtLeast
 		t.Run(c.Name, func(t *testing.T) {
-			if long() && c.Deep {
+			switch {
+			case level == gate && (c.Most == 0 || c.Most > gateStates):
+				c.Most, c.AtLeast = gateStates, min(c.AtLeast, gateStates)
+			case level == long && c.Deep:
 				c.Faults++
 				c.Most = 400_000
 			}

@@ -11,7 +11,7 @@ import (
 // Each mutation is found by the configuration that it names, which finds nothing, or something
 // else, in the real scripts.
 func TestMutations(t *testing.T) {
-	thorough(t)
+	searches(t, whole, long)
 	mutations, err := mutation.Load("testdata/mutations.txtar")
 	if err != nil {
 		t.Fatal(err)
@@ -40,7 +40,7 @@ func TestMutations(t *testing.T) {
 
 // Go's decisions cannot be mutated in Lua, so these tests change commands before they are sent.
 func TestForgottenIndexEntries(t *testing.T) {
-	thorough(t)
+	searches(t, whole, long)
 	for _, forgotten := range []struct {
 		indexes       []string
 		configuration string

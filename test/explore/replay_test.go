@@ -75,7 +75,7 @@ var samples = []string{"network", "plain-sender", "crashes", "lost-leases"}
 
 // Scripts do the same in this package's runner and in the embedded server's.
 func TestScriptsAsTheEmbeddedServerRunsThem(t *testing.T) {
-	thorough(t)
+	searches(t, whole, long)
 	db := database(t)
 	for _, name := range append(samples, "delayed", "interrupt", "collect", "full-old", "undo-retry", "stop", "drain", "retry") {
 		c := found(t, name)
