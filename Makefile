@@ -74,7 +74,7 @@ build: ## worker, gateway and enqueue into BIN (bin)
 bench: ## the figures of bench/, on a machine that does nothing else (BENCH_QUICK=1, BENCH_MARKDOWN=1)
 	cd bench && for figure in */main.go; do go run "./$${figure%/main.go}" || exit 1; done
 
-bench-peers: ## Turnstile beside other queues, about 20 minutes; PEERS=-write rewrites docs/benchmarks.md (BENCH_QUICK=1)
+bench-peers: ## Turnstile beside other queues, about 20 minutes; PEERS=-write rewrites docs/internals/benchmarks.md (BENCH_QUICK=1)
 	@cd bench-peers && [ node_modules/.package-lock.json -nt package-lock.json ] || \
 		npm install --no-save --ignore-scripts --no-fund --no-audit || echo "without npm's packages, BullMQ and Restate are not run" >&2
 	cd bench-peers && go test ./... && go run . $(PEERS)
@@ -85,7 +85,7 @@ neighbours: ## the version before (.ci/previous) beside this one, as during a de
 explore: ## every order of the protocol's steps in small configurations (EXPLORE=gate: beginnings; long: more faults)
 	.ci/explore.sh
 
-walk: ## one message through a build with coverage, beside the walk of docs/architecture.md
+walk: ## one message through a build with coverage, beside the walk of docs/internals/architecture.md
 	.ci/walk.sh
 
 real-agents: ## installs agents of the npm registry into AGENTS and runs them, their models scripted
@@ -144,7 +144,7 @@ home: ## gives the module the path where you host it: MODULE=github.com/you/turn
 fmt: ## format the Go files and sort their imports
 	$(TOOL) goimports -local turnstile -w *.go bench bench-peers chaos cmd docs examples internal pkg test
 
-release: ## binaries, checksums, SBOMs and image of HEAD into DIST (dist) for all RELEASE_PLATFORMS (docs/releasing.md)
+release: ## binaries, checksums, SBOMs and image of HEAD into DIST (dist) for all RELEASE_PLATFORMS (docs/internals/releasing.md)
 	.ci/release.sh
 
 release-notes: ## the text of the next tag, from CHANGELOG.md

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds what a release publishes, from a clone of HEAD: for each platform an archive with worker, gateway
 # and enqueue, and for each of them its SBOM (CycloneDX); SHA256SUMS; an image if a container engine runs.
-# The same commit and Go version give the same bytes, in any folder. docs/releasing.md has the checklist.
+# The same commit and Go version give the same bytes, in any folder. docs/internals/releasing.md has the checklist.
 #
 #   .ci/release.sh          into DIST (dist); RELEASE_PLATFORMS="linux/amd64 ..." builds only these,
 #                           RELEASE_IMAGE=no builds no image

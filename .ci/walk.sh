@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Sends one message with the built enqueue to the built worker, both with coverage, and prints
-# how many functions the message passes. Fails where docs/architecture.md's walk names another
+# how many functions the message passes. Fails where docs/internals/architecture.md's walk names another
 # function, or other numbers.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -61,4 +61,4 @@ write_counters 2
 send "$work/enqueue.message"
 write_counters 3
 
-go run ./test/walk/measure "$work/counters/2,$work/enqueue.idle" "$work/counters/3,$work/enqueue.message" docs/architecture.md
+go run ./test/walk/measure "$work/counters/2,$work/enqueue.idle" "$work/counters/3,$work/enqueue.message" docs/internals/architecture.md

@@ -21,7 +21,7 @@ var (
 	rounds = flag.Int("rounds", 5, "rounds, each of which runs every peer once in each setting; medians are printed")
 	bound  = flag.Duration("patience", time.Minute, "the longest time of a run; a peer that takes longer is reported as not run")
 	only   = flag.String("only", "", "only peers whose name contains this")
-	save   = flag.Bool("write", false, "write tables and pictures into docs/, too")
+	save   = flag.Bool("write", false, "write tables and pictures into docs/internals/, too")
 )
 
 func main() {
@@ -55,5 +55,5 @@ func run(ctx context.Context) error {
 	if !*save {
 		return nil
 	}
-	return write(filepath.Join(folder(), "..", "docs"), text, all, chosen)
+	return write(filepath.Join(folder(), "..", "docs", "internals"), text, all, chosen)
 }

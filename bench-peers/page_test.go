@@ -100,10 +100,10 @@ func TestPageIsRewritten(t *testing.T) {
 	}
 }
 
-// The page in docs has the marks, and the list of each peer's gaps.
+// The page in docs/internals has the marks, and the list of each peer's gaps.
 func TestPageInDocs(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile(filepath.Join(folder(), "..", "docs", "benchmarks.md"))
+	page, err := os.ReadFile(filepath.Join(folder(), "..", "docs", "internals", "benchmarks.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +112,7 @@ func TestPageInDocs(t *testing.T) {
 	}
 	for _, p := range peers {
 		if !strings.Contains(string(page), p.lacks) {
-			t.Errorf("docs/benchmarks.md does not say what %s lacks: %s", p.name, p.lacks)
+			t.Errorf("docs/internals/benchmarks.md does not say what %s lacks: %s", p.name, p.lacks)
 		}
 	}
 }

@@ -7,6 +7,6 @@
 // the claim's token and fencing token, and writes nothing for a claim that was lost
 // (lease.ErrLost). Every move may be sent again after a lost reply.
 //
-// Packages index and stream have the indexes that wake workers, and the events. docs/design.md
-// describes the protocol, docs/keys.md the keys and states.
+// Packages index and stream have the indexes that wake workers, and the events. docs/internals/design.md
+// describes the protocol, docs/internals/keys.md the keys and states.
 package protocol

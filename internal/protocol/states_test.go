@@ -39,10 +39,10 @@ var (
 	inParens = regexp.MustCompile(`\([^)]*\)`)
 )
 
-// statesPage reads the diagrams of docs/keys.md. A composite means its members.
+// statesPage reads the diagrams of docs/internals/keys.md. A composite means its members.
 func statesPage(t *testing.T) map[step]bool {
 	t.Helper()
-	page, err := os.ReadFile("../../docs/keys.md")
+	page, err := os.ReadFile("../../docs/internals/keys.md")
 	expect.OK(t, err)
 	steps := map[step]bool{}
 	diagrams := strings.Split(string(page), "```mermaid\nstateDiagram-v2\n")[1:]
@@ -74,11 +74,11 @@ func statesPage(t *testing.T) map[step]bool {
 					}
 				}
 			} else {
-				t.Errorf("docs/keys.md: what is %q?", line)
+				t.Errorf("docs/internals/keys.md: what is %q?", line)
 			}
 		}
 	}
-	expect.Equal(t, "diagrams in docs/keys.md", len(diagrams), 3)
+	expect.Equal(t, "diagrams in docs/internals/keys.md", len(diagrams), 3)
 	return steps
 }
 
@@ -102,13 +102,13 @@ func TestStatesPageNamesTheScripts(t *testing.T) {
 		text, err := os.ReadFile(file)
 		expect.OK(t, err)
 		if what := changes.FindString(regexp.MustCompile(`(?m)^\s*--.*$`).ReplaceAllString(string(text), "")); (what != "") != named[name] {
-			t.Errorf("%s.lua: named in docs/keys.md %v, changes a state %q", name, named[name], what)
+			t.Errorf("%s.lua: named in docs/internals/keys.md %v, changes a state %q", name, named[name], what)
 		}
 	}
-	expect.List(t, "docs/design.md's scripts", slices.Sorted(slices.Values(designPage(t, "design.md", "script")["Scripts"])), scripts...)
+	expect.List(t, "docs/internals/design.md's scripts", slices.Sorted(slices.Values(designPage(t, "design.md", "script")["Scripts"])), scripts...)
 	for name := range named {
 		if !slices.Contains(scripts, name) {
-			t.Errorf("docs/keys.md names %q, which is no script", name)
+			t.Errorf("docs/internals/keys.md names %q, which is no script", name)
 		}
 	}
 }
@@ -222,7 +222,7 @@ func (o *observer) states() map[string]string {
 }
 
 // fields reports every field of the session's hashes and JSON values, by the tables of
-// docs/keys.md.
+// docs/internals/keys.md.
 func (o *observer) fields() {
 	ctx, rdb, k := context.Background(), o.bare, o.b.Keys
 	for table, key := range map[string]string{"run": k.Run(), "session": k.Record(), "resume": k.Resume(), "journal": k.Journal()} {
@@ -264,11 +264,11 @@ func (o *observer) fields() {
 	}
 }
 
-// designPage returns the names in the tables of a page of docs/ with this head of the first column,
+// designPage returns the names in the tables of a page of docs/internals/ with this head of the first column,
 // by the heading above.
 func designPage(t *testing.T, name, first string) map[string][]string {
 	t.Helper()
-	page, err := os.ReadFile("../../docs/" + name)
+	page, err := os.ReadFile("../../docs/internals/" + name)
 	expect.OK(t, err)
 	names := map[string][]string{}
 	var heading string
@@ -296,7 +296,7 @@ func ms(text string) int64 {
 	return n
 }
 
-// TestStatesPage compares the scripts' steps and fields with docs/keys.md, both ways, and the events
+// TestStatesPage compares the scripts' steps and fields with docs/internals/keys.md, both ways, and the events
 // with the schema of docs/events.md.
 func TestStatesPage(t *testing.T) {
 	t.Parallel()
@@ -320,7 +320,7 @@ func TestStatesPage(t *testing.T) {
 					defer mu.Unlock()
 					seen[s] = true
 					if !page[s] {
-						t.Errorf("docs/keys.md lacks %s", s)
+						t.Errorf("docs/internals/keys.md lacks %s", s)
 					}
 				}
 				o.wrote = func(table, field string) {
@@ -353,14 +353,14 @@ func TestStatesPage(t *testing.T) {
 	})
 	for s := range page {
 		if !seen[s] {
-			t.Errorf("docs/keys.md has %s, which no script did", s)
+			t.Errorf("docs/internals/keys.md has %s, which no script did", s)
 		}
 	}
 	tables := designPage(t, "keys.md", "field")
 	for _, table := range slices.Sorted(maps.Keys(fields)) {
 		written := slices.Sorted(maps.Keys(fields[table]))
 		documented := slices.Sorted(slices.Values(tables[table]))
-		expect.List(t, "docs/keys.md's fields of "+table, documented, written...)
+		expect.List(t, "docs/internals/keys.md's fields of "+table, documented, written...)
 	}
-	expect.Equal(t, "tables of fields in docs/keys.md", len(tables), len(fields))
+	expect.Equal(t, "tables of fields in docs/internals/keys.md", len(tables), len(fields))
 }

@@ -21,7 +21,7 @@ type ClaimedTurn struct {
 	Collected []Taken
 
 	Attempt int   // from 1; a failure raises it
-	Entries int64 // entries written to this transcript before, plus one for each undo, see docs/keys.md
+	Entries int64 // entries written to this transcript before, plus one for each undo, see docs/internals/keys.md
 
 	Reset     string        // "suspended" if the transcript is new because of a suspension
 	Carries   Carries       // from earlier runs

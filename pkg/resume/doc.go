@@ -43,5 +43,5 @@
 //   - The same result twice: if Clear is sent again after a lost reply, it returns false.
 //   - Mark and Suspend on a full Redis: it refuses them with its error. Clear works.
 //
-// The record is the hash turnstile:{session:S}:resume, without a TTL. docs/keys.md lists its fields.
+// The record is the hash turnstile:{session:S}:resume, without a TTL. docs/internals/keys.md lists its fields.
 package resume

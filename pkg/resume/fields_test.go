@@ -18,10 +18,10 @@ var (
 	documented  = regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\|")
 )
 
-// docs/keys.md lists the record's fields. No script writes or reads any other.
+// docs/internals/keys.md lists the record's fields. No script writes or reads any other.
 func TestFieldsAreDocumented(t *testing.T) {
 	t.Parallel()
-	doc, err := os.ReadFile("../../docs/keys.md")
+	doc, err := os.ReadFile("../../docs/internals/keys.md")
 	expect.OK(t, err)
 	_, table, _ := strings.Cut(string(doc), "\n## resume\n")
 	table, _, _ = strings.Cut(table, "\n## ")
@@ -51,7 +51,7 @@ func TestFieldsAreDocumented(t *testing.T) {
 	slices.Sort(used)
 	used = slices.Compact(used)
 	if !slices.Equal(used, want) {
-		t.Errorf("scripts use %q, docs/keys.md lists %q", used, want)
+		t.Errorf("scripts use %q, docs/internals/keys.md lists %q", used, want)
 	}
 }
 

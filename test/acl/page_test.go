@@ -9,10 +9,10 @@ import (
 	"turnstile/test/expect"
 )
 
-// docs/security.md has the lifetime of every key of a session in docs/keys.md.
+// docs/security.md has the lifetime of every key of a session in docs/internals/keys.md.
 func TestPageSaysHowLongEachKeyIsKept(t *testing.T) {
 	t.Parallel()
-	keys, err := os.ReadFile("../../docs/keys.md")
+	keys, err := os.ReadFile("../../docs/internals/keys.md")
 	expect.OK(t, err)
 	page, err := os.ReadFile("../../docs/security.md")
 	expect.OK(t, err)
@@ -23,7 +23,7 @@ func TestPageSaysHowLongEachKeyIsKept(t *testing.T) {
 	}
 	rows := regexp.MustCompile("(?m)^\\| `turnstile:\\{S\\}:([a-zA-Z:]+)` \\|").FindAllStringSubmatch(string(keys), -1)
 	if len(rows) < 10 {
-		t.Fatalf("docs/keys.md has %d keys of a session", len(rows))
+		t.Fatalf("docs/internals/keys.md has %d keys of a session", len(rows))
 	}
 	for _, row := range rows {
 		if !regexp.MustCompile("`(turnstile:\\{S\\}:)?" + row[1] + "`").MatchString(kept) {

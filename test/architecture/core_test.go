@@ -16,7 +16,7 @@ import (
 // the protocol's. It rounds to hundreds, and may be wrong by a twentieth.
 func TestPageCountsTheCore(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile(filepath.Join(root, "docs", "architecture.md"))
+	page, err := os.ReadFile(filepath.Join(root, "docs", "internals", "architecture.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,7 +28,7 @@ func TestPageCountsTheCore(t *testing.T) {
 	} {
 		row := regexp.MustCompile(fmt.Sprintf(`(?m)^\| %s \|.*\| ([\d,]+) \|$`, c.what)).FindSubmatch(page)
 		if row == nil {
-			t.Errorf("docs/architecture.md has no row %q", c.what)
+			t.Errorf("docs/internals/architecture.md has no row %q", c.what)
 			continue
 		}
 		said, err := strconv.Atoi(strings.ReplaceAll(string(row[1]), ",", ""))
@@ -36,7 +36,7 @@ func TestPageCountsTheCore(t *testing.T) {
 			t.Fatal(err)
 		}
 		if is := linked(t, c.of, c.in); math.Abs(float64(is-said)) > float64(is)/20 {
-			t.Errorf("docs/architecture.md says %d lines for %q, it is %d", said, c.what, is)
+			t.Errorf("docs/internals/architecture.md says %d lines for %q, it is %d", said, c.what, is)
 		}
 	}
 }

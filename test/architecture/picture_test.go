@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// picture is the graph of packages on docs/architecture.md.
+// picture is the graph of packages on docs/internals/architecture.md.
 type picture struct {
 	nodes  map[string][]string // a node's name: the folders that its label names; FOLDER/... is a tree
 	arrows map[string][]string // from a node to the nodes that it imports
@@ -97,7 +97,7 @@ func (p picture) reaches(from, to string, least int) bool {
 
 func readPicture(t *testing.T) picture {
 	t.Helper()
-	page, err := os.ReadFile(filepath.Join(root, "docs", "architecture.md"))
+	page, err := os.ReadFile(filepath.Join(root, "docs", "internals", "architecture.md"))
 	if err != nil {
 		t.Fatal(err)
 	}

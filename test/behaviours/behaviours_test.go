@@ -16,7 +16,7 @@ import (
 	"turnstile/test/expect"
 )
 
-var update = flag.Bool("update", false, "rewrite the tests' names in docs/behaviours.md")
+var update = flag.Bool("update", false, "rewrite the tests' names in docs/internals/behaviours.md")
 
 const root = "../.."
 
@@ -63,7 +63,7 @@ func testsByRow(t *testing.T) map[string][]string {
 func TestPageNamesTheTests(t *testing.T) {
 	t.Parallel()
 	expect.Unraced(t)
-	page := filepath.Join(root, "docs", "behaviours.md")
+	page := filepath.Join(root, "docs", "internals", "behaviours.md")
 	old, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
@@ -85,14 +85,14 @@ func TestPageNamesTheTests(t *testing.T) {
 		lines[i] = fmt.Sprintf("| %s | %s | %s |", m[1], m[2], strings.Join(tests, ", "))
 	}
 	for row, tests := range found {
-		t.Errorf("docs/behaviours.md lacks row %s, which %v are named after", row, tests)
+		t.Errorf("docs/internals/behaviours.md lacks row %s, which %v are named after", row, tests)
 	}
 	now := strings.Join(lines, "\n")
 	if now == string(old) {
 		return
 	}
 	if !*update {
-		t.Fatal("docs/behaviours.md is out of date: go test ./test/behaviours -update")
+		t.Fatal("docs/internals/behaviours.md is out of date: go test ./test/behaviours -update")
 	}
 	if err := os.WriteFile(page, []byte(now), 0o644); err != nil {
 		t.Fatal(err)

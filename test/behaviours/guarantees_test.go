@@ -29,7 +29,7 @@ func TestPagesNameTestsThatExist(t *testing.T) {
 			t.Fatal(err)
 		}
 		name := strings.TrimPrefix(filepath.ToSlash(page), root+"/")
-		if name == "docs/behaviours.md" {
+		if name == "docs/internals/behaviours.md" {
 			continue // TestPageNamesTheTests
 		}
 		for _, m := range namedTests.FindAllStringSubmatch(string(text), -1) {

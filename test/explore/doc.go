@@ -5,7 +5,7 @@
 // Redis, which is one step. The steps of all others and faults come between two steps of a process: see
 // [Fault]. The database is an embedded one without a network. Its state is saved and restored between
 // steps. A [Search] goes breadth first, so that its findings have the fewest steps, and visits every
-// state once. docs/proof.md lists the checks.
+// state once. docs/internals/proof.md lists the checks.
 //
 // # Limits
 //

@@ -30,7 +30,7 @@ func (h *Harvest) refused(ctx context.Context, records []history.Record) error {
 	return nil
 }
 
-// stored returns where Redis has a message: the names that docs/keys.md gives the keys.
+// stored returns where Redis has a message: the names that docs/internals/keys.md gives the keys.
 func stored(ctx context.Context, rdb redis.UniversalClient, session, id string) (places []string, err error) {
 	own, queue, task := "turnstile:{session:"+session+"}:", "asynq:{session:"+session+"}:", TaskID(session, id)
 	asked := map[string]redis.Cmder{}

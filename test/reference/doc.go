@@ -3,7 +3,7 @@
 // public API of internal/protocol on a Redis). After each operation they compare the results and
 // the stored state.
 //
-// The model is written for reading: it is the specification of docs/design.md and docs/keys.md,
+// The model is written for reading: it is the specification of docs/internals/design.md and docs/internals/keys.md,
 // as code. It was written from those pages and from the headers of the scripts. Where the two
 // differ one of them is wrong, and a person must decide which.
 //

@@ -27,7 +27,7 @@ func (h Hop) Package() string {
 // Totals counts functions, and the packages in which they are.
 type Totals struct{ Functions, Packages int }
 
-// Page is the section "The walk" of docs/architecture.md.
+// Page is the section "The walk" of docs/internals/architecture.md.
 type Page struct {
 	Hops   []Hop
 	Walk   Totals // the page's count of Hops

@@ -17,7 +17,7 @@ const (
 // it says.
 func TestWalk(t *testing.T) {
 	t.Parallel()
-	page, err := Read("../../docs/architecture.md")
+	page, err := Read("../../docs/internals/architecture.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,5 +1,5 @@
 // Package rediskey names every Redis key that Turnstile touches, asynq's included. It is the
-// schema; docs/keys.md describes each key.
+// schema; docs/internals/keys.md describes each key.
 //
 // Every key of one session carries the hash tag {session:KEY}, so that one script may touch them
 // all on a Redis Cluster as well. The indexes have no common tag: they are single keys, and every

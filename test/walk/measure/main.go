@@ -1,5 +1,5 @@
 // Command measure counts the functions that one message passes, and compares them with the walk of
-// docs/architecture.md. .ci/walk.sh calls it with the page and with folders of coverage data, separated
+// docs/internals/architecture.md. .ci/walk.sh calls it with the page and with folders of coverage data, separated
 // by commas: of the worker and of enqueue without the message, and with it.
 package main
 
