@@ -10,7 +10,7 @@ From the root of the repository, with a redis-server on its usual port:
 
 The worker starts it once per turn. It counts the words of the message and repeats
 them one at a time, so that there is time to interrupt it or to steer it:
-go run ./cmd/enqueue -s demo --mode steer 'and this'. docs/events.md specifies every
+go run ./cmd/enqueue -s demo --mode steer 'and this'. docs/agents/jsonl.md specifies every
 line that it reads and writes.
 """
 

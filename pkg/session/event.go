@@ -9,7 +9,7 @@ import (
 // EventType is the type of an event. docs/events.md specifies the fields of each.
 type EventType string
 
-// The events of an agent. docs/events.md has their JSON form, which a jsonl agent writes to stdout.
+// The events of an agent. docs/agents/jsonl.md has their JSON form, which a jsonl agent writes to stdout.
 const (
 	EventText      EventType = "text"       // a piece of the reply: Text
 	EventThought   EventType = "thought"    // a piece of its thinking: Text; shown, not kept

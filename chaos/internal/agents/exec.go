@@ -26,7 +26,7 @@ func encode(v object) []byte {
 
 func say(v object) { _, _ = os.Stdout.Write(append(encode(v), '\n')) }
 
-// given is the turn object of docs/events.md, with the fields that the agent reads.
+// given is the turn object of docs/agents/jsonl.md, with the fields that the agent reads.
 type given struct {
 	Session   string `json:"session"`
 	SessionID string `json:"session_id"`

@@ -2,7 +2,7 @@
 //
 // In the format Text the command reads the message from its stdin and writes the reply to its
 // stdout. In the format JSONL it reads the turn as one JSON object and writes one event a line;
-// docs/events.md specifies both. Its output is passed on while it runs. docs/agents/exec.md has
+// docs/agents/jsonl.md specifies both. Its output is passed on while it runs. docs/agents/exec.md has
 // examples.
 //
 // A JSONL command that announces it can also receive the turn's steers, one a line. It acknowledges

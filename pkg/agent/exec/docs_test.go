@@ -42,7 +42,7 @@ func blocks(t *testing.T, page, info string) (found []string) {
 
 func TestDocsExampleOfEvents(t *testing.T) {
 	t.Parallel()
-	found := blocks(t, "events.md", "jsonl")
+	found := blocks(t, "agents/jsonl.md", "jsonl")
 	if len(found) != 1 {
 		t.Fatalf("%d examples", len(found))
 	}
@@ -62,7 +62,7 @@ func TestDocsExampleOfEvents(t *testing.T) {
 
 func TestDocsExampleOfTurn(t *testing.T) {
 	t.Parallel()
-	found := blocks(t, "events.md", "json turn")
+	found := blocks(t, "agents/jsonl.md", "json turn")
 	if len(found) != 1 {
 		t.Fatalf("%d examples", len(found))
 	}
@@ -77,7 +77,7 @@ func TestDocsExampleOfTurn(t *testing.T) {
 
 func TestDocsExampleOfSteers(t *testing.T) {
 	t.Parallel()
-	in, out := blocks(t, "events.md", "jsonl stdin"), blocks(t, "events.md", "jsonl steers")
+	in, out := blocks(t, "agents/jsonl.md", "jsonl stdin"), blocks(t, "agents/jsonl.md", "jsonl steers")
 	if len(in) != 1 || len(out) != 1 {
 		t.Fatalf("%d and %d examples", len(in), len(out))
 	}
@@ -113,7 +113,7 @@ func TestDocsExampleOfSteers(t *testing.T) {
 
 func TestDocsExampleOfAsking(t *testing.T) {
 	t.Parallel()
-	out, in := blocks(t, "events.md", "jsonl ask"), blocks(t, "events.md", "jsonl answer")
+	out, in := blocks(t, "agents/jsonl.md", "jsonl ask"), blocks(t, "agents/jsonl.md", "jsonl answer")
 	if len(in) != 1 || len(out) != 1 {
 		t.Fatalf("%d and %d examples", len(in), len(out))
 	}
@@ -230,7 +230,7 @@ func TestDocsEventTypes(t *testing.T) {
 		} `json:"properties"`
 	}
 	readSchema(t, "agent-event.json", &schema)
-	page, err := os.ReadFile("../../../docs/events.md")
+	page, err := os.ReadFile("../../../docs/agents/jsonl.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// The examples of docs/events.md match the schemas.
+// The examples of docs/agents/jsonl.md match the schemas.
 func TestDocsExamplesAreValid(t *testing.T) {
 	t.Parallel()
 	c := jsonschema.NewCompiler()
@@ -21,7 +21,7 @@ func TestDocsExamplesAreValid(t *testing.T) {
 		return err
 	}
 	for info, schema := range map[string]*jsonschema.Schema{"jsonl": events, "jsonl steers": events, "jsonl stdin": steers, "jsonl step": events, "jsonl wait": events} {
-		for _, block := range append(blocks(t, "events.md", info), blocks(t, "agents/exec.md", info)...) {
+		for _, block := range append(blocks(t, "agents/jsonl.md", info), blocks(t, "agents/exec.md", info)...) {
 			for line := range strings.Lines(block) {
 				if err := valid(schema, line); err != nil {
 					t.Errorf("%s: %v", line, err)
@@ -29,7 +29,7 @@ func TestDocsExamplesAreValid(t *testing.T) {
 			}
 		}
 	}
-	for _, block := range blocks(t, "events.md", "json turn") {
+	for _, block := range blocks(t, "agents/jsonl.md", "json turn") {
 		if err := valid(turns, block); err != nil {
 			t.Error(err)
 		}
