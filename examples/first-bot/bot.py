@@ -27,7 +27,7 @@ class Refused(Exception):
 
 def post(server, path, body, headers={}, patience=10):
     """Posts JSON. The call as a whole ends in time: a socket's timeout bounds each read only, and a server may dribble."""
-    call = CALLS[server].send(exchange, urllib.parse.urlsplit(server + path), json.dumps(body), headers, patience)
+    call = CALLS[server].submit(exchange, urllib.parse.urlsplit(server + path), json.dumps(body), headers, patience)
     try:
         status, text = call.result(patience)
     finally:
