@@ -61,9 +61,9 @@ type Config struct {
 	// AgentTimeout is the longest that a turn may run. Defaults to 10 min.
 	AgentTimeout time.Duration
 
-	// ParkAfter is how long a question, or an agent.Wait, stays in a slot. Then the turn of one with a Key gives
-	// the slot and the session's lease up, and runs again when it can go on. It is at once when the worker
-	// drains. Others: see WaitingAgents. Defaults to 30 s; session.NoLimit: never.
+	// ParkAfter is how long a question, or an agent.Wait, stays in a slot. Then, if it has a Key, its turn gives up
+	// the slot and the session's lease, and runs again when it can go on. A draining worker parks such turns
+	// immediately. For questions without a Key, see WaitingAgents. Defaults to 30 s; session.NoLimit: never.
 	ParkAfter time.Duration
 
 	// ParkedCap is how many turns may wait without a slot, for a decision, a value or a time, of all workers

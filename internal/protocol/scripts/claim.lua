@@ -41,7 +41,7 @@
 --   'turn' now:int fence:int sid entries:int dropped messages:message reset resume mark_age:ms agent carries began:int keeps:int
 --     entries: written so far; dropped: 'omitted omitted_told ids' or ''; resume: the reason of
 --     the resume mark; mark_age: its age, ms; carries: what the turn's journal has, 'steps' or
---     'entries', or 'interrupt' if the turn was begun to end that way: no agent runs; began: the fence of the
+--     'entries', or 'interrupt' if the turn was claimed only to be interrupted: no agent runs; began: the fence of the
 --     first run that this one goes on from, 0: none; keeps: how many items of its output stand. The fast path
 --     leaves out the last seven: its turn's agent is the argument
 --   'other' now:int agent missing:int   this worker does not run the session's agent. missing: 1 if

@@ -80,7 +80,7 @@ func (r *run) converse(ctx context.Context) error {
 		}
 		if own > 0 {
 			if rounds++; rounds > r.config.ToolRounds {
-				return fmt.Errorf("the model has used tools %d times in this turn and calls more, which is not allowed: "+
+				return fmt.Errorf("the model exceeded %d tool rounds in one turn: "+
 					"tool_rounds of TURNSTILE_OPENAI_FILE is the limit; what it has done until now is kept", r.config.ToolRounds)
 			}
 		}

@@ -170,7 +170,7 @@ func TestToolRounds(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, Config{ToolRounds: 2, Tools: []Tool{shell("cat", "cat")}})
 	r.model.Otherwise(func(modelserver.Request) modelserver.Response { return call("", "cat", `{}`) })
-	r.says(r.run(turn("go")), false, "used tools 2 times", "tool_rounds of TURNSTILE_OPENAI_FILE")
+	r.says(r.run(turn("go")), false, "exceeded 2 tool rounds", "tool_rounds of TURNSTILE_OPENAI_FILE")
 	r.requests(3)
 	if n := strings.Count(r.story(), "tool_end"); n != 2 {
 		t.Errorf("%d tools ran", n)

@@ -164,7 +164,7 @@ func TestLimitsCountAllRuns(t *testing.T) {
 	r.model.Otherwise(func(modelserver.Request) modelserver.Response { return call("", "cat", `{}`) })
 	j.die = after("call:1.1")
 	runs, err := j.finish(r, turn("go"))
-	r.says(err, false, "used tools 2 times")
+	r.says(err, false, "exceeded 2 tool rounds")
 	r.requests(3)
 	expect.Equal(t, "runs", runs, 2)
 
