@@ -1,6 +1,7 @@
 package protocol_test
 
 import (
+	"errors"
 	"testing"
 
 	"turnstile/internal/protocol"
@@ -124,16 +125,31 @@ func TestGiveBackIsShownAfterAStart(t *testing.T) {
 	expect.Equal(t, "of the turn", shown[0].Turn, h.Turn().ID)
 }
 
-// A /stop that comes in the meantime ends the message.
-func TestStopBeforeAGiveBack(t *testing.T) {
+// Of a turn whose end was requested in the meantime nothing goes back: its owner ends it, because no other worker may
+// come for long.
+func TestRequestBeforeAGiveBack(t *testing.T) {
 	t.Parallel()
-	b := actors.NewBench(t)
-	b.SayAll("a")
-	h := b.Start()
-	_, err := b.Chat().Stop(b.Ctx)
-	expect.OK(t, err)
-	b.Say("c")
-	expect.OK(t, h.GiveBack(b.Ctx))
-	expect.List(t, "runs", b.Drain(), "c")
-	expect.Equal(t, "a", b.Outcome("a").Status, session.StatusStopped)
+	for want, request := range map[error]func(b *actors.Bench){
+		protocol.ErrStopRequested: func(b *actors.Bench) {
+			_, err := b.Chat().Stop(b.Ctx)
+			expect.OK(b, err)
+		},
+		protocol.ErrInterruptRequested: func(b *actors.Bench) { b.Say("i", session.ModeInterrupt) },
+		protocol.ErrRollbackRequested:  func(b *actors.Bench) { b.Say("i", session.ModeRollback) },
+	} {
+		t.Run(want.Error(), func(t *testing.T) {
+			t.Parallel()
+			actors.OnceAndTwice(t, func(t *testing.T, b *actors.Bench) {
+				b.Say("a")
+				h := b.Start()
+				request(b)
+				if err := h.GiveBack(b.Ctx); !errors.Is(err, want) {
+					t.Fatalf("%v, want %v", err, want)
+				}
+				_, err := h.Finish(b.Ctx, protocol.End{Status: session.StatusStopped})
+				expect.OK(t, err)
+				expect.Equal(t, "a", b.Outcome("a").Status, session.StatusStopped)
+			})
+		})
+	}
 }

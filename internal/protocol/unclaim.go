@@ -52,7 +52,7 @@ func (c *Claim) unclaim(parent context.Context) error {
 	defer cancel()
 	var r scripts.UnclaimResult
 	err := script.Repeat(ctx, func() (err error) {
-		r, err = scripts.Unclaim.Run(ctx, consumer.rdb, scripts.UnclaimKeys(c.keys), c.unclaimArgs())
+		r, err = scripts.Unclaim.Run(ctx, consumer.rdb, scripts.UnclaimKeys(c.keys), c.unclaimArgs(false))
 		return err
 	})
 	if err != nil {
@@ -72,7 +72,8 @@ func (c *Claim) unclaim(parent context.Context) error {
 
 // GiveBack releases the session without the turn, whose agent could not be started: the turn's messages go back
 // to the head of the queue as they were before the claim. It is neither an attempt nor an interruption.
-// Followers learn of it only if they were shown the turn's start.
+// Followers learn of it only if they were shown the turn's start. If the turn's end was requested meanwhile, it
+// returns that as Requeue does, and the turn is still the owner's.
 func (c *Claim) GiveBack(ctx context.Context) error {
 	if start, err := c.unsentStart(); start == "" && err == nil {
 		turn := c.Turn()
@@ -82,15 +83,18 @@ func (c *Claim) GiveBack(ctx context.Context) error {
 	}
 	defer c.ends()()
 	k, _ := c.owner()
-	r, err := own(ctx, c, false, scripts.Unclaim, scripts.UnclaimKeys(k), c.unclaimArgs())
+	r, err := own(ctx, c, false, scripts.Unclaim, scripts.UnclaimKeys(k), c.unclaimArgs(true))
 	if err != nil {
 		return err
+	}
+	if r.Status == scripts.Requested {
+		return requested(r.Request)
 	}
 	return c.released(ctx, r.Now, r.At)
 }
 
-func (c *Claim) unclaimArgs() scripts.UnclaimArgs {
-	return scripts.UnclaimArgs{Prefixes: scripts.PrefixesOf(c.session), Token: c.token, Parks: c.consumer.cfg.Parks()}
+func (c *Claim) unclaimArgs(gives bool) scripts.UnclaimArgs {
+	return scripts.UnclaimArgs{Prefixes: scripts.PrefixesOf(c.session), Token: c.token, Parks: c.consumer.cfg.Parks(), Gives: gives}
 }
 
 // mayHaveClaimed reports whether a failed claim may have been carried out. Only an error from Redis

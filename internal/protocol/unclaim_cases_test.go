@@ -46,7 +46,7 @@ func TestUnclaimIsRepeatedLater(t *testing.T) {
 	token := b.Redis.HGet(b.Ctx, b.Keys.Run(), "token").Val()
 	expect.OK(t, b.Worker.Unclaim(b.Ctx))
 	b.Claim()
-	_, err := protocol.Do(b.Ctx, b.Redis, "unclaim", protocol.KeysOf(actors.Key, ""), nil, "token", token, "parks", true).Slice()
+	_, err := protocol.Do(b.Ctx, b.Redis, "unclaim", protocol.KeysOf(actors.Key, ""), nil, "token", token, "parks", true, "gives", false).Slice()
 	expect.OK(t, err)
 }
 

@@ -193,15 +193,20 @@ func TestASessionLeavesAWorkerThatCannotStartItsAgent(t *testing.T) {
 	expect.Equal(t, "tries", u.tries.Load(), 1)
 }
 
-// A paused agent holds neither a /stop nor a drain.
+// A paused agent holds neither a /stop nor a drain, also if the /stop came while the agent was being started.
 func TestStopAndDrainDuringAPause(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	w := r.worker(&unable{}, pausing(time.Hour, time.Hour))
+	var u unable
+	w := r.worker(agent.Func(func(ctx context.Context, turn *agent.Turn) (agent.Result, error) {
+		r.say("", "/stop")
+		return u.Run(ctx, turn)
+	}), pausing(time.Hour, time.Hour))
 	r.say("m1", "hello")
-	expect.Soon(t, "the pause", func() bool { return len(w.Status().Unable) > 0 })
-	r.say("", "/stop")
 	r.ends("m1", session.StatusStopped)
+	r.say("m2", "hello")
+	r.say("", "/stop")
+	r.ends("m2", session.StatusStopped)
 	expect.OK(t, w.Stop(r.ctx))
 }
 

@@ -191,7 +191,7 @@ func (t *turnRun) giveBack(err error) (more bool, _ error) {
 	t.end = ending{status: StatusRequeued, why: err}
 	t.pauses.fails(t.name, t.Started, err)
 	t.partials() // the first call lets the worker look for others, which may run the agent
-	return false, t.written(t.claim.GiveBack(t.claim.Lease().Context()))
+	return t.endRequeued(t.claim.GiveBack(t.claim.Lease().Context()))
 }
 
 // park lets the turn wait for a decision without a worker.

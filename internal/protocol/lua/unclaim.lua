@@ -8,8 +8,11 @@
 --   s.prefix     of task ids
 --   s.token      of the claim
 --   parks flag   every living worker knows parked turns
+--   gives flag   the owner gives the turn back, and ends it itself if that was requested
 -- RETURNS
 --   'released' at:int now:int     at: when it can be claimed again, ms; 0: never
+--   'requested' request    gives: 'stop', 'interrupt' or 'rollback': end the turn that way instead;
+--     nothing is written
 --   'lost'                the claim was not carried out, or its sentinel has expired
 
 local now = now_ms()
@@ -18,7 +21,9 @@ local mine = s.token .. ' - released' -- no fence: the caller does not know it
 if run.last == mine then return released{at = run.token == s.token and now or claimable_at(s, run, now) or 0, now = now} end
 if run.token ~= s.token or not owns(s.sentinel, s.token) then return lost{} end
 local ids, back = cjson.decode(run.ids), {}
-local ends = requested(run, run.fence) ~= ''
+local request = requested(run, run.fence)
+local ends = request ~= ''
+if gives and ends then return requested{request = request} end
 for i = #ids, 1, -1 do -- newest first
   if not ends and call('HEXISTS', s.task .. ids[i], 'msg') == 1 then back[#back + 1] = ids[i] end
 end

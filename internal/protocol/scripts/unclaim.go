@@ -24,24 +24,28 @@ type UnclaimArgs struct {
 	Prefixes
 	Token string // of the claim
 	Parks bool   // every living worker knows parked turns
+	Gives bool   // the owner gives the turn back, and ends it itself if that was requested
 }
 
 // Words are the arguments as ARGV has them.
 func (a UnclaimArgs) Words() []any {
-	return []any{a.Task, a.Prefix, a.Token, Flag(a.Parks)}
+	return []any{a.Task, a.Prefix, a.Token, Flag(a.Parks), Flag(a.Gives)}
 }
 
 // UnclaimResult is the result of Unclaim.
 type UnclaimResult struct {
-	Status Status
-	At     int64
-	Now    int64
+	Status  Status
+	At      int64
+	Now     int64
+	Request string
 }
 
 func readUnclaim(l script.Result) (r UnclaimResult) {
 	switch r.Status = Status(l.Text(0)); r.Status {
 	case Released:
 		r.At, r.Now = l.Int(1), l.Int(2)
+	case Requested:
+		r.Request = l.Text(1)
 	}
 	return r
 }

@@ -10,8 +10,11 @@
 --   s.prefix     of task ids
 --   s.token      of the claim
 --   parks flag   every living worker knows parked turns
+--   gives flag   the owner gives the turn back, and ends it itself if that was requested
 -- RETURNS
 --   'released' at:int now:int     at: when it can be claimed again, ms; 0: never
+--   'requested' request    gives: 'stop', 'interrupt' or 'rollback': end the turn that way instead;
+--     nothing is written
 --   'lost'                the claim was not carried out, or its sentinel has expired
 
 local call, pcall, try = redis.call, redis.pcall, pcall
@@ -106,7 +109,7 @@ local function requeue_message(s_active, s_followups, s_lease, s_pending, s_pref
   return true
 end
 
-local parks = ARGV[4] == '1'
+local parks, gives = ARGV[4] == '1', ARGV[5] == '1'
 
 local now = now_ms()
 local run = fields_1(s_run)
@@ -114,7 +117,9 @@ local mine = s_token .. ' - released' -- no fence: the caller does not know it
 if run.last == mine then return {'released', run.token == s_token and now or claimable_at(s_pending, s_retry, s_run, s_scheduled, s_task, run, now) or 0, now} end
 if run.token ~= s_token or not (redis.call('GET', s_sentinel) == s_token) then return {'lost'} end
 local ids, back = cjson.decode(run.ids), {}
-local ends = requested(run, run.fence) ~= ''
+local request = requested(run, run.fence)
+local ends = request ~= ''
+if gives and ends then return {'requested', request} end
 for i = #ids, 1, -1 do -- newest first
   if not ends and call('HEXISTS', s_task .. ids[i], 'msg') == 1 then back[#back + 1] = ids[i] end
 end
