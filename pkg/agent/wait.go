@@ -25,6 +25,10 @@ type Wait struct {
 	// value can be given, in every run until it has been, so it should do its work in a Step. It must not ask
 	// or wait. If it fails, so does Wait. nil: nothing is to be sent.
 	Begin func(ctx context.Context, secret string) error
+
+	// Sent is closed when the secret has been sent, for a Begin that returns earlier. The turn is not parked
+	// before. nil: Begin has sent it when it returns.
+	Sent <-chan struct{}
 }
 
 // ErrNoValue is the error of a Wait that nobody has given a value within its Timeout.

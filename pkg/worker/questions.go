@@ -132,7 +132,7 @@ func (q *questions) put(ctx context.Context, question agent.Question) (session.D
 		Type: session.EventQuestionAsked, CallID: strconv.Itoa(number), Name: question.Name, Text: question.Text,
 		Input: question.Input, Approvers: asked.Approvers, Timeout: session.Millis(min(q.timeout, left)),
 	})
-	d, over, err := q.until(ctx, question.Key, parkedError{number: number, left: left}, q.timeout > 0, decided)
+	d, over, err := q.until(ctx, question.Key, parkedError{number: number, left: left}, q.timeout > 0, decided, nil)
 	switch {
 	case errors.Is(err, agent.ErrParked):
 		return "", err
@@ -158,8 +158,8 @@ func (q *questions) put(ctx context.Context, question agent.Question) (session.D
 }
 
 // until waits for the decision on a question, or until it is overdue, if it is timed. It fails with p when the turn
-// is parked.
-func (q *questions) until(ctx context.Context, key string, p parkedError, timed bool, decided <-chan protocol.Decided) (d protocol.Decided, over bool, err error) {
+// is parked, which it is not before sent is closed.
+func (q *questions) until(ctx context.Context, key string, p parkedError, timed bool, decided <-chan protocol.Decided, sent <-chan struct{}) (d protocol.Decided, over bool, err error) {
 	defer q.asks(ctx, key)()
 	deadline := time.Now().Add(p.left)
 	var overdue <-chan time.Time // nil: never
@@ -168,9 +168,14 @@ func (q *questions) until(ctx context.Context, key string, p parkedError, timed 
 		defer timer.Stop()
 		overdue = timer.C
 	}
-	parks := q.parks.when(ctx, key)
+	var parks <-chan struct{}
+	if sent == nil {
+		parks = q.parks.when(ctx, key)
+	}
 	for {
 		select {
+		case <-sent:
+			sent, parks = nil, q.parks.when(ctx, key)
 		case d := <-decided:
 			return d, false, nil
 		case <-overdue:

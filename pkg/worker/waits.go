@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"turnstile/internal/protocol"
 	"turnstile/pkg/agent"
@@ -36,6 +37,7 @@ func (q *questions) waitFor(ctx context.Context, w agent.Wait) (json.RawMessage,
 	if err != nil || known.Decision != "" {
 		return q.value(w, known, err)
 	}
+	asked := time.Now()
 	decided := q.await(known.Question)
 	defer q.await(0)
 	if w.Begin != nil {
@@ -45,9 +47,9 @@ func (q *questions) waitFor(ctx context.Context, w agent.Wait) (json.RawMessage,
 	}
 	left, timed := protocol.ParkMost, w.Timeout != 0 || w.Timer
 	if timed {
-		left = max(w.Timeout-known.Age, 0)
+		left = max(w.Timeout-known.Age-time.Since(asked), 0)
 	}
-	_, over, err := q.until(ctx, w.Key, parkedError{known.Question, left, w.Key}, timed, decided)
+	_, over, err := q.until(ctx, w.Key, parkedError{known.Question, left, w.Key}, timed, decided, w.Sent)
 	if over { // a value that is in Redis by now counts
 		_, err = q.claim.Deny(q.claim.Lease().Context(), w.Key)
 	}

@@ -100,6 +100,34 @@ func TestValueWakesAParkedTurn(t *testing.T) {
 	r.ends("m1", session.StatusDone)
 }
 
+// A turn is not parked before the secret is sent, and its time does not begin anew then.
+func TestWaitIsParkedOnceItsSecretIsSent(t *testing.T) {
+	t.Parallel()
+	for name, send := range map[string]bool{"sent": true, "not sent": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r, s := newRig(t), newStage()
+			w := r.worker(s, parkAfter(time.Millisecond), drainTimeout(time.Minute))
+			r.say("m1", "hello")
+			a, sent := s.next(t, "m1"), make(chan struct{})
+			secret, end := a.waits(agent.Wait{Timeout: time.Hour, Sent: sent})
+			if send {
+				close(sent)
+				wantErr(t, "the wait ends", expect.Received(t, "the park", end).err, agent.ErrParked)
+				a.fail(agent.ErrParked)
+				r.parked("m1")
+				return
+			}
+			drain(w) // it parks what may be parked at once
+			expect.Soon(t, "the drain", func() bool { return w.Status().Draining })
+			expect.OK(t, r.give(turnstile.Value{JSON: []byte(`1`), Secret: secret}))
+			expect.OK(t, expect.Received(t, "the value", end).err)
+			a.reply("paid")
+			r.ends("m1", session.StatusDone)
+		})
+	}
+}
+
 // Without a value in time the wait fails, in later runs, too, and a late value is refused. A timer just ends.
 func TestNobodyGivesTheValue(t *testing.T) {
 	t.Parallel()

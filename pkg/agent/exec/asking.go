@@ -29,6 +29,7 @@ type asking struct {
 	turn   *agent.Turn
 	ctx    context.Context
 	w      io.Writer
+	steps  *steps
 	onEnd  func(last func()) // ends the run, after the last line to the command
 	open   sync.WaitGroup
 	count  atomic.Int32  // of the open questions and waits

@@ -52,8 +52,8 @@ func (a *Agent) Run(ctx context.Context, turn *agent.Turn) (agent.Result, error)
 		stopSteers()
 		_ = c.Stdin.Close() // it may be waiting for this
 	}
-	asks := &asking{turn: turn, ctx: steerCtx, w: c.Stdin, onEnd: over}
 	steps := &steps{turn: turn, ctx: steerCtx, w: c.Stdin, begun: map[string]agent.StepSpec{}}
+	asks := &asking{turn: turn, ctx: steerCtx, w: c.Stdin, steps: steps, onEnd: over}
 	r.lines = eventLines{emit: turn.Emit, logger: logger, steers: steers, asks: asks, steps: steps, onEnd: func() { over(func() {}) }}
 	var pipes sync.WaitGroup
 	pipes.Go(func() {

@@ -43,6 +43,14 @@ type steps struct {
 	starting sync.WaitGroup // of the starts that are not stored
 	mu       sync.Mutex
 	begun    map[string]agent.StepSpec // without an end, by key
+	heed     []func()                  // called when a step has begun
+}
+
+// whenOneBegins has a function called when a later line's step has begun.
+func (s *steps) whenOneBegins(do func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.heed = append(s.heed, do)
 }
 
 // start begins a step. It returns once the step is announced, so that steps keep their order, and the starts
@@ -74,11 +82,15 @@ func (s *steps) begin(spec agent.StepSpec) agent.StepRecord {
 	if err != nil {
 		return agent.StepRecord{Key: spec.Key, State: stateRefused, Error: err.Error()}
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if record.State != agent.StepDone {
-		s.mu.Lock()
-		defer s.mu.Unlock()
 		s.begun[spec.Key] = spec
 	}
+	for _, do := range s.heed {
+		do()
+	}
+	s.heed = nil
 	return record
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"sync"
 	"time"
 
 	"turnstile/pkg/agent"
@@ -32,19 +33,25 @@ type (
 	}
 )
 
+// sendsWithin is how long a command may take to begin the step that sends the secret, until its turn is parked.
+const sendsWithin = 10 * time.Second
+
 // wait waits for a program's value or for a time. Its error says why the line is no wait.
 func (a *asking) wait(l line) error {
 	if l.Key == "" {
 		return errors.New("a wait needs a key")
 	}
-	w := agent.Wait{
-		Key: l.Key, Timeout: time.Duration(l.Timeout), Timer: l.Timer,
-		Begin: func(_ context.Context, secret string) error {
-			if !l.Timer {
-				a.write(beganLine{"waiting", l.Key, secret})
-			}
+	w := agent.Wait{Key: l.Key, Timeout: time.Duration(l.Timeout), Timer: l.Timer}
+	if !l.Timer {
+		sent := make(chan struct{})
+		done := sync.OnceFunc(func() { close(sent) })
+		w.Sent = sent
+		w.Begin = func(_ context.Context, secret string) error {
+			a.steps.whenOneBegins(done)
+			time.AfterFunc(sendsWithin, done)
+			a.write(beganLine{"waiting", l.Key, secret})
 			return nil
-		},
+		}
 	}
 	return a.another(func() {
 		value, err := a.turn.Wait(a.ctx, w)

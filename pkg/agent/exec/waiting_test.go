@@ -26,7 +26,9 @@ func TestWait(t *testing.T) {
 	t.Parallel()
 	in := turn(t, "hi")
 	in.Host.Wait = func(ctx context.Context, w agent.Wait) (json.RawMessage, error) {
-		expect.OK(t, w.Begin(ctx, "5e884898da28047151d0e56f8dc62927"))
+		if !w.Timer {
+			expect.OK(t, w.Begin(ctx, "5e884898da28047151d0e56f8dc62927"))
+		}
 		switch {
 		case w.Timer && w.Key == "night" && w.Timeout == time.Millisecond:
 			return nil, nil
@@ -128,4 +130,41 @@ for i in 1 2 3 4 5 6 7 8 9; do read value; done; echo '{"type":"result","text":"
 	for i := range 9 {
 		expect.Equal(t, "wait", <-keys, string(rune('1'+i)))
 	}
+}
+
+// The secret is sent when a step begins after the line with it.
+func TestSecretIsSentInAStep(t *testing.T) {
+	t.Parallel()
+	waits, began := make(chan agent.Wait), make(chan string, 9)
+	s := &steps{ctx: t.Context(), w: lineWriter(began), begun: map[string]agent.StepSpec{}, turn: &agent.Turn{Host: agent.Host{
+		StartStep: func(_ context.Context, s agent.StepSpec) (agent.StepRecord, error) {
+			return agent.StepRecord{Key: s.Key}, nil
+		},
+	}}}
+	a := &asking{ctx: t.Context(), w: lineWriter(began), steps: s, turn: &agent.Turn{Host: agent.Host{
+		Wait: func(_ context.Context, w agent.Wait) (json.RawMessage, error) { waits <- w; return nil, nil },
+	}}}
+	expect.OK(t, s.start(line{Key: "before"}))
+	expect.Received(t, "the step before", began)
+	expect.OK(t, a.wait(line{Key: "payment"}))
+	w := expect.Received(t, "the wait", waits)
+	expect.OK(t, w.Begin(t.Context(), "5e88"))
+	select {
+	case <-w.Sent:
+		t.Error("sent before a step")
+	default:
+	}
+	expect.OK(t, s.start(line{Key: "invoice"}))
+	select {
+	case <-w.Sent:
+	case <-time.After(expect.Patience):
+		t.Error("not sent")
+	}
+	s.open.Wait()
+	a.open.Wait()
+	expect.OK(t, a.wait(line{Key: "night", Timer: true}))
+	if w := expect.Received(t, "the timer", waits); w.Sent != nil || w.Begin != nil {
+		t.Error("a timer has a secret")
+	}
+	a.open.Wait()
 }
