@@ -130,10 +130,22 @@ func children(pid int) string {
 	return strings.TrimSpace(string(text))
 }
 
-// The images worker and gateway work with nothing but what the Dockerfile puts into them.
 func TestImages(t *testing.T) {
 	t.Parallel()
 	out := built(t)
+	t.Run("worker and gateway", func(t *testing.T) {
+		t.Parallel()
+		ourImages(t, out)
+	})
+	t.Run("of an agent of one's own", func(t *testing.T) {
+		t.Parallel()
+		ownImage(t, out)
+	})
+}
+
+// ourImages: the images worker and gateway work with nothing but what the Dockerfile puts into them.
+func ourImages(t *testing.T, out string) {
+	t.Helper()
 	server, addr, worker := redistest.StartServer(t), freeAddr(t), newImage(t, out, "worker")
 	settings := []string{"REDIS_URL=" + server.URL(), "TURNSTILE_HTTP_ADDR=" + addr}
 	worker.works("worker", settings, func() {
@@ -145,10 +157,10 @@ func TestImages(t *testing.T) {
 	newImage(t, out, "gateway").works("gateway", []string{"REDIS_URL=" + server.URL(), "TURNSTILE_GATEWAY_ADDR=" + freeAddr(t)}, func() {})
 }
 
-// An agent of one's own, in the image that the Dockerfile's head describes, runs under docker-compose.yml: its environment is what
-// Docker makes of the image's and of the service's, as Docker Compose resolves that.
-func TestImageOfAnAgentOfOnesOwn(t *testing.T) {
-	t.Parallel()
+// ownImage: an agent of one's own, in the image that the Dockerfile's head describes, runs under docker-compose.yml. Its
+// environment is what Docker makes of the image's and of the service's, as Docker Compose resolves that.
+func ownImage(t *testing.T, out string) {
+	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, "Dockerfile"))
 	expect.OK(t, err)
 	var head stage
@@ -158,7 +170,7 @@ func TestImageOfAnAgentOfOnesOwn(t *testing.T) {
 	expect.List(t, "COPY", head.all("COPY"), "--from=turnstile /usr/local/bin/worker /usr/local/bin/")
 	expect.List(t, "USER and ENTRYPOINT", append(head.all("USER"), head.all("ENTRYPOINT")...), "10001:10001", `["/usr/local/bin/worker"]`)
 
-	worker := newImage(t, built(t), "worker")
+	worker := newImage(t, out, "worker")
 	own := &image{T: t, root: t.TempDir(), agents: t.TempDir(), environ: head.environ()}
 	for _, folder := range []string{"usr/local/bin", "home/turnstile", "work"} {
 		expect.OK(t, os.MkdirAll(filepath.Join(own.root, folder), 0o755)) //nolint:gosec // as in an image

@@ -8,10 +8,12 @@ import (
 
 	_ "turnstile/internal/protocol" // its scripts are changed
 	"turnstile/internal/redis/script"
+	"turnstile/test/expect"
 	"turnstile/test/mutation"
 )
 
 func TestApply(t *testing.T) {
+	expect.Unraced(t) // it reads all scripts
 	for name, c := range map[string]struct{ patch, failure string }{
 		"one line":        {"lua: promote.lua\n\n-if run.nostart == s.fence then return refused{by = 'drain'} end\n", ""},
 		"not there":       {"lua: promote.lua\n\n-if nobody then return end\n", "0 times"},
@@ -74,6 +76,7 @@ func TestEdit(t *testing.T) {
 
 // A change of a Lua file reaches the programs: the overlay has the scripts generated from it.
 func TestOverlayOfLua(t *testing.T) {
+	expect.Unraced(t) // as above
 	t.Parallel()
 	for _, d := range plantedDefects(t) {
 		if !strings.HasSuffix(d.Head["file"], ".lua") {

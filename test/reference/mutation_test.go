@@ -16,7 +16,9 @@ import (
 // the difference. If there is none, or it no longer shows it, a few hundred random lives are tried.
 // REFERENCE_WRITE=1 tries a few thousand, and writes those that show it into the corpus.
 func TestMutations(t *testing.T) {
-	expect.Unraced(t)
+	if !expect.Proof() {
+		t.Skip("make proof plants defects")
+	}
 	mutations, err := mutation.Load("testdata/mutations.txtar")
 	if err != nil {
 		t.Fatal(err)
