@@ -83,6 +83,38 @@ func (r *receiver) all() string {
 	return r.text.String()
 }
 
+func parent(s *otlp.Span) string { return id(s.GetTraceId(), s.GetParentSpanId()) }
+func own(s *otlp.Span) string    { return id(s.GetTraceId(), s.GetSpanId()) }
+
+// parents checks the one rule for all spans, when the deliveries are exported: a tool, and a delivery that names a turn,
+// are below a turn. Turns, waits and other deliveries are below the request that sent their message.
+func (r *receiver) parents(t *testing.T, deliveries map[string]bool) {
+	t.Helper()
+	r.await(t, "invoke_agent default", "POST /v1/sessions/{s}/messages")
+	for delivery := range deliveries {
+		r.awaitThe(t, delivery, func(s *otlp.Span) bool { return strings.Contains(attribute(s, "turnstile.delivery"), delivery) })
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	kind := func(s *otlp.Span) string { name, _, _ := strings.Cut(s.GetName(), " "); return name }
+	byID := map[string]*otlp.Span{}
+	for _, s := range r.spans {
+		byID[own(s)] = s
+	}
+	want := map[string]string{"execute_tool": "invoke_agent", "invoke_agent": "POST", "wait": "POST"}
+	for _, s := range r.spans {
+		above := want[kind(s)]
+		for delivery, named := range deliveries {
+			if strings.Contains(attribute(s, "turnstile.delivery"), delivery) {
+				above = map[bool]string{true: "invoke_agent", false: "POST"}[named]
+			}
+		}
+		if got := kind(byID[parent(s)]); above != "" && got != above {
+			t.Errorf("%s is below %q, want %s: %v", s.GetName(), got, above, s)
+		}
+	}
+}
+
 // id is a span as in a traceparent.
 func id(trace, span []byte) string { return hex.EncodeToString(trace) + "-" + hex.EncodeToString(span) }
 

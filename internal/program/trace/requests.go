@@ -53,8 +53,9 @@ func (t *Tracer) Deliveries(rdb redis.UniversalClient) func(ctx context.Context,
 	return func(ctx context.Context, session, destination, id string, sequence int64, attempt int, body []byte) (string, func(status int)) {
 		var about struct {
 			Data struct {
-				Messages          []string
-				Outcome, Question struct{ Turn string }
+				Messages []string
+				Turn     string // of a question, or of what was taken back
+				Outcome  struct{ Turn string }
 			}
 		}
 		_ = json.Unmarshal(body, &about) // a deliverer reads it before
@@ -63,7 +64,7 @@ func (t *Tracer) Deliveries(rdb redis.UniversalClient) func(ctx context.Context,
 			message = about.Data.Messages[0]
 		}
 		within := of(session, message, sentWith(ctx, rdb, session, message), attemptSpan(id, sequence, attempt))
-		turn := about.Data.Outcome.Turn + about.Data.Question.Turn // it has one of them
+		turn := about.Data.Outcome.Turn + about.Data.Turn // it has one of them at most
 		if turn != "" {
 			within = t.below(within, turnSpan(turn))
 		}

@@ -1,6 +1,7 @@
 package trace_test
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"fmt"
 	"io"
@@ -28,7 +29,7 @@ import (
 const (
 	apiToken  = "the-token-of-the-test"
 	hookKey   = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
-	userText  = "the words of the user"
+	userText  = "the words of the user, say ask"
 	replyText = "the words of the agent"
 	toolText  = "the words of the tool"
 	failText  = "the words of the failure"
@@ -45,6 +46,7 @@ case "$first $turn" in
 *"say park"*)
 	echo '{"type":"wait","key":"k"}'
 	while read -r line; do case "$line" in *'"parked"'*) exit ;; *'"value"'*) break ;; esac; done ;;
+*"say ask"*) echo '{"type":"ask","id":"q","name":"` + toolText + `"}'; read -r decision ;;
 esac
 echo '{"type":"tool_start","name":"count","call_id":"c1","input":{"text":"` + toolText + `"}}'
 echo '{"type":"tool_end","call_id":"c1","output":"` + toolText + `"}'
@@ -67,7 +69,12 @@ func newParts(t *testing.T, endpoint string, more ...string) *parts {
 		"REDIS_URL=" + redistest.URL(t), "OTEL_EXPORTER_OTLP_ENDPOINT=" + endpoint, "OTEL_BSP_SCHEDULE_DELAY=50",
 		"TURNSTILE_SENTINEL_TTL=" + expect.Lease(time.Second).String(), "TURNSTILE_RETRY_BACKOFF=10ms",
 	}, more...)}
-	hook := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { p.hooks <- r }))
+	hook := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		expect.OK(t, err)
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		p.hooks <- r
+	}))
 	t.Cleanup(hook.Close)
 	p.agent = p.file("agent", agentProgram, 0o700)
 	p.file("tokens", fmt.Sprintf(`[{"name": "a", "sha256": "%x", "sessions": ["*"], "may": ["read", "send"]}]`, sha256.Sum256([]byte(apiToken))), 0o600)
@@ -148,18 +155,25 @@ func TestOneTrace(t *testing.T) {
 			p.worker()
 			p.serve()
 			const client = "4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7"
-			p.post(userText, "00-"+client+"-01")
-			hook := <-p.hooks
+			ended := make(chan struct{})
+			go func() { defer close(ended); p.post(userText, "00-"+client+"-01") }()
+			hook := expect.Received(t, "the question's delivery", p.hooks)
+			chat := turnstile.NewClient(redistest.New(t)).Session("s")
+			_, err := chat.Decide(t.Context(), "1", session.Allow)
+			expect.OK(t, err)
+			<-ended
+			turns := map[string]bool{hook.Header.Get("Webhook-Id"): true} // whether a delivery names a turn
+			for range 2 {
+				h := expect.Received(t, "the deliveries of the question's end and of the outcome", p.hooks)
+				body, err := io.ReadAll(h.Body)
+				expect.OK(t, err)
+				turns[h.Header.Get("Webhook-Id")] = !bytes.Contains(body, []byte(`"type":"question.closed"`))
+			}
+			got.parents(t, turns)
 			spans := got.await(t, "POST /v1/sessions/{s}/messages", "wait", "invoke_agent default", "execute_tool count", "deliver")
 			request, wait, turn, tool, deliver := spans[0], spans[1], spans[2], spans[3], spans[4]
-			parent := func(s *otlp.Span) string { return id(s.GetTraceId(), s.GetParentSpanId()) }
-			own := func(s *otlp.Span) string { return id(s.GetTraceId(), s.GetSpanId()) }
 			for what, c := range map[string]struct{ got, want string }{
 				"the request's parent":   {parent(request), client},
-				"the wait's parent":      {parent(wait), own(request)},
-				"the turn's parent":      {parent(turn), own(request)},
-				"the tool's parent":      {parent(tool), own(turn)},
-				"the delivery's parent":  {parent(deliver), own(turn)},
 				"what the agent gets":    {p.runs()[0], own(turn)},
 				"what the receiver gets": {hook.Header.Get("Traceparent"), "00-" + own(deliver) + "-01"},
 				"kinds":                  {fmt.Sprint(request.GetKind(), turn.GetKind(), deliver.GetKind()), "SPAN_KIND_SERVER SPAN_KIND_INTERNAL SPAN_KIND_CLIENT"},
