@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 )
 
 func TestApprovers(t *testing.T) {
@@ -23,6 +24,15 @@ func TestApprovers(t *testing.T) {
 		q := session.Question{Approvers: []string{"nobody", c.approver}, Senders: []string{"web/alice"}}
 		if got := q.MayDecide(c.who); got != c.may {
 			t.Errorf("%s for the approver %s: %v, want %v", c.who, c.approver, got, c.may)
+		}
+	}
+	for _, who := range []string{"web/alice", "ops/carol", "ops"} {
+		for _, q := range []session.Question{{Approvers: []string{session.ApproveSender}, Senders: []string{who}}, {Approvers: []string{who}, Senders: []string{"web/bob"}}} {
+			for _, other := range expect.Near(who) {
+				if !q.MayDecide(who) || q.MayDecide(other) {
+					t.Errorf("%q decides as %q, or %q does not: %+v", other, who, who, q)
+				}
+			}
 		}
 	}
 	if (session.Question{Senders: []string{"web/alice"}}).MayDecide("web/alice") {

@@ -5,6 +5,7 @@ package expect
 import (
 	"context"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -94,4 +95,14 @@ func Ended() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	return ctx
+}
+
+// Near returns names that are almost a name, but not the same: in another case, with a blank, shorter, longer, and in
+// another place of a path.
+func Near(name string) []string {
+	n := len(name)
+	return []string{
+		strings.ToUpper(name), strings.ToUpper(name[:1]) + name[1:], name + " ", " " + name, name[:n-1], name[1:], name + "2", "x" + name,
+		name + "/x", "x/" + name, name + "\u200b", name + "*", "*",
+	}
 }

@@ -1,16 +1,21 @@
 package gateway_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"turnstile"
 	"turnstile/internal/http/gateway"
 	"turnstile/internal/redis/redisconn"
 	"turnstile/pkg/agent"
@@ -143,28 +148,140 @@ func TestDecisionBeforeTheQuestion(t *testing.T) {
 	r.call("POST", at+"stop", nil).want(200)
 }
 
-// Who steers a message into a turn that asks gets no say in it, neither by the approver "sender" nor by the
-// gateway's own rule.
-func TestASteerIsNoApproval(t *testing.T) {
+// decider is a token with a user of it.
+type decider struct{ token, as string }
+
+func (d decider) name() string { return strings.TrimSuffix(d.token+"/"+d.as, "/") }
+
+// asks is a turn that asks questions.
+type asks struct {
+	starter   string   // who sent the message for which the turn began; "": a program that names nobody
+	approvers []string // of its questions
+	parked    bool     // each question is asked in several runs
+	anyone    bool     // the gateway lets everybody decide who may send
+}
+
+// allows is docs/http.md's rule: who may decide.
+func (a asks) allows(d decider) bool {
+	may := map[string][]gateway.Permission{"bot": {gateway.Send, gateway.Read}, "boss": {gateway.Control, gateway.Read}, "ops": {gateway.Send}}[d.token]
+	switch {
+	case may == nil || session.ValidateID(cmp.Or(d.as, "x")) != nil:
+		return false
+	case len(a.approvers) > 0:
+		return slices.ContainsFunc(a.approvers, func(who string) bool {
+			return who == "anyone" || who == "sender" && d.name() == a.starter || who == "ops/*" && d.token == "ops" && d.as != ""
+		})
+	case a.anyone && slices.Contains(may, gateway.Send), slices.Contains(may, gateway.Control) && d.as == "":
+		return true
+	}
+	return d.name() == a.starter
+}
+
+// Who may decide follows from who sent the message for which the turn began, from the question and from the token. Who
+// steers or waits in line gets no say, nor has anybody with almost the same name, in the first run or a later one.
+func TestWhoMayDecide(t *testing.T) {
 	t.Parallel()
-	for _, approvers := range [][]string{{session.ApproveSender}, nil} {
-		r := newRig(t, withTokens(t, `[{"name": "bot", "sha256": "SUM", "sessions": ["*"], "may": ["send", "read"]}]`)).as("bot")
-		w, err := worker.New(acl.Client(t, acl.Worker), echo.New(), worker.Config{Approvers: approvers, Logger: slog.New(slog.DiscardHandler)})
-		expect.OK(t, err)
-		expect.OK(t, w.Start(context.Background()))
-		key := "s" + strings.Join(approvers, "")
-		at := "/v1/sessions/" + key + "/"
-		s := r.stream(key, "")
-		r.call("POST", at+"messages", object{"text": "ask=rm done", "as": "alice"}).want(202)
-		e := s.until(session.EventQuestionAsked)
-		question := e.Turn + "." + e.CallID
-		r.call("POST", at+"messages", object{"text": "hi", "as": "mallory", "mode": "steer"}).want(202)
-		r.call("POST", at+"approve", object{"question": question, "as": "mallory"}).problem(403, gateway.Forbidden)
-		r.call("POST", at+"approve", object{"question": question, "as": "alice"}).want(200)
-		s.until(session.EventTurnEnded)
-		expect.OK(t, w.Stop(t.Context()))
+	deciders := []decider{
+		{"bot", ""}, {"bot", "alice"}, {"bot", "steers"}, {"bot", "waits"}, {"bot", "nobody"}, {"boss", ""}, {"boss", "alice"}, {"boss", "ops"},
+		{"ops", ""}, {"ops", "alice"}, {"ops", "carol"}, {"eye", ""}, {"eye", "alice"},
+	}
+	for _, as := range expect.Near("alice") {
+		deciders = append(deciders, decider{"bot", as})
+	}
+	for i := range 2 * 2 * 2 * 4 {
+		a := asks{starter: []string{"bot/alice", ""}[i%2], parked: i/2%2 == 1, anyone: i/4%2 == 1, approvers: [][]string{nil, {"sender"}, {"ops/*"}, {"anyone"}}[i/8]}
+		t.Run(fmt.Sprintf("%+v", a), func(t *testing.T) { t.Parallel(); a.check(t, deciders) })
 	}
 }
+
+func (a asks) check(t *testing.T, deciders []decider) {
+	r := newRig(t, withTokens(t, `[
+		{"name": "bot", "sha256": "SUM", "sessions": ["*"], "may": ["send", "read"]},
+		{"name": "boss", "sha256": "SUM", "sessions": ["*"], "may": ["control", "read"]},
+		{"name": "ops", "sha256": "SUM", "sessions": ["*"], "may": ["send"]},
+		{"name": "eye", "sha256": "SUM", "sessions": ["*"], "may": ["read"]}]`), func(c *gateway.Config) { c.AnyoneDecides = a.anyone }).as("bot")
+	var allowed []decider
+	for _, d := range deciders {
+		if a.allows(d) {
+			allowed = append(allowed, d)
+		}
+	}
+	config := worker.Config{Approvers: a.approvers, Logger: slog.New(slog.DiscardHandler)}
+	began, first := make(chan struct{}, 1), sync.Once{}
+	ask := agent.Question{Name: "rm"}
+	if a.parked {
+		config.ParkAfter = time.Millisecond
+	}
+	w, err := worker.New(acl.Client(t, acl.Worker), steerable{func(ctx context.Context, turn *agent.Turn) (agent.Result, error) {
+		first.Do(func() {
+			began <- struct{}{}
+			select {
+			case joins := <-turn.Host.Steers:
+				joins.Accept()
+			case <-ctx.Done():
+			}
+		})
+		for i := range len(allowed) + 1 {
+			if a.parked {
+				ask.Key = fmt.Sprint(i)
+			}
+			if _, err := turn.Ask(ctx, ask); err != nil {
+				return agent.Result{}, err
+			}
+		}
+		return agent.Result{}, nil
+	}}, config)
+	expect.OK(t, err)
+	expect.OK(t, w.Start(context.Background()))
+	t.Cleanup(func() { _ = w.Stop(expect.Ended()) })
+	const at = "/v1/sessions/s/"
+	s := r.stream("s", "")
+	if a.starter == "" {
+		_, err := turnstile.NewClient(r.redis).Session("s").Send(t.Context(), turnstile.Message{Text: "hello"})
+		expect.OK(t, err)
+	} else {
+		r.call("POST", at+"messages", object{"text": "hello", "as": "alice"}).want(202)
+	}
+	expect.Received(t, "the turn", began)
+	r.call("POST", at+"messages", object{"text": "hi", "as": "steers", "mode": "steer"}).want(202)
+	r.call("POST", at+"messages", object{"text": "hi", "as": "waits", "mode": "queue"}).want(202)
+	decide := func(e event, d decider) answer {
+		body := object{"question": e.Turn + "." + e.CallID}
+		if d.as != "" {
+			body["as"] = d.as
+		}
+		return r.as(d.token).call("POST", at+"approve", body)
+	}
+	open := func(number int) (e event) {
+		for e = s.until(session.EventQuestionAsked); e.CallID != fmt.Sprint(number); e = s.until(session.EventQuestionAsked) {
+		}
+		if a.parked {
+			for s.until(session.EventTurnRequeued).Turn != e.Turn {
+			}
+		}
+		return e
+	}
+	for i := range len(allowed) + 1 {
+		e := open(i + 1)
+		for _, d := range deciders {
+			if i == 0 && !a.allows(d) {
+				if got := decide(e, d).StatusCode; got != http.StatusForbidden && got != http.StatusBadRequest {
+					t.Errorf("%+v: status %d", d, got)
+				}
+			}
+		}
+		if i < len(allowed) {
+			decide(e, allowed[i]).want(200)
+		}
+	}
+	_, err = turnstile.NewClient(r.redis).Session("s").Stop(t.Context())
+	expect.OK(t, err)
+}
+
+// steerable is an agent whose turns messages may join.
+type steerable struct{ agent.Func }
+
+func (steerable) Traits() agent.Traits { return agent.Traits{Steerable: true} }
 
 // A question of a worker of the version before has no senders: those of the running turn's messages decide,
 // as they did then.
