@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"turnstile"
 	"turnstile/internal/chat/slash"
 	"turnstile/internal/protocol"
 	"turnstile/internal/protocol/lease"
@@ -221,25 +222,83 @@ func TestRepeatedDecisionIsOfItsOwnQuestion(t *testing.T) {
 	}
 }
 
-// If the turn ended between two attempts, it is unknown whether the first one has decided.
-func TestRepeatedDecisionAfterTheTurn(t *testing.T) {
+// A decision and a value whose first attempt was carried out and whose reply was lost succeed, or it is unknown whether
+// they did, whatever happened before the second attempt. No error says that nothing was changed.
+func TestDecisionThatIsRepeated(t *testing.T) {
 	t.Parallel()
-	b, wire := actors.NewBench(t), &redistest.Wire{}
-	b.Load("decide")
-	b.Say("now")
-	h := b.Start()
-	b.Asks(h, "read")
-	wire.LoseReply(actors.Script("decide"), redistest.CarriedOut)
-	rdb := wire.Client(t, b.Redis)
-	attempts := 0
-	rdb.AddHook(actors.Before(actors.Script("decide"), func() {
-		if attempts++; attempts == 2 {
-			b.Finish(h)
+	ask := func(b *actors.Bench, h *protocol.Claim) { b.Asks(h, "delete everything") }
+	decided := func(b *actors.Bench, h *protocol.Claim) {
+		ask(b, h)
+		_, err := b.Chat().Decide(b.Ctx, strconv.Itoa(b.Info().Question.Number), session.Deny)
+		expect.OK(b, err)
+	}
+	nextTurn := func(b *actors.Bench, h *protocol.Claim) {
+		b.Say("next")
+		b.Finish(h)
+	}
+	between := map[string][]func(b *actors.Bench, h *protocol.Claim){
+		"nothing": nil, "the next question": {ask}, "the next question's decision": {decided}, "two questions": {decided, ask},
+		"withdrawn":        {func(b *actors.Bench, h *protocol.Claim) { _, err := h.Withdraw(b.Ctx); expect.OK(b, err) }},
+		"the turn's end":   {func(b *actors.Bench, h *protocol.Claim) { b.Finish(h) }},
+		"a dead worker":    {func(b *actors.Bench, _ *protocol.Claim) { b.Die() }},
+		"the next turn":    {nextTurn},
+		"its question":     {nextTurn, ask},
+		"its decision":     {nextTurn, decided},
+		"a stop":           {func(b *actors.Bench, _ *protocol.Claim) { _, err := b.Chat().Stop(b.Ctx); expect.OK(b, err) }},
+		"another decision": {func(b *actors.Bench, _ *protocol.Claim) { _, _ = b.Chat().Decide(b.Ctx, "1", session.Deny) }},
+		"another value": {func(b *actors.Bench, _ *protocol.Claim) {
+			_ = b.Chat().Give(b.Ctx, turnstile.Value{Key: "payment", JSON: []byte("2")})
+		}},
+	}
+	decide := func(question string) func(context.Context, *turnstile.Session, *protocol.Claim) error {
+		return func(ctx context.Context, chat *turnstile.Session, h *protocol.Claim) error {
+			_, err := chat.Decide(ctx, strings.ReplaceAll(question, "TURN", h.Turn().ID), session.Allow)
+			return err
 		}
-	}))
-	_, err := actors.NewClient(rdb).Session(actors.Key).Decide(b.Ctx, "1", session.Allow)
-	if !errors.Is(err, redisconn.ErrUnsure) || errors.Is(err, session.ErrNoQuestion) {
-		t.Errorf("after a first attempt that was carried out: %v", err)
+	}
+	moves := map[string]func(context.Context, *turnstile.Session, *protocol.Claim) error{
+		"1": decide("1"), "TURN.1": decide("TURN.1"), "the open one": decide(""),
+		"a value": func(ctx context.Context, chat *turnstile.Session, _ *protocol.Claim) error {
+			return chat.Give(ctx, turnstile.Value{Key: "payment", Secret: "secret", JSON: []byte("1")})
+		},
+	}
+	for name, move := range moves {
+		for what, happens := range between {
+			t.Run(name+", "+what, func(t *testing.T) {
+				t.Parallel()
+				b, wire := actors.NewBench(t), &redistest.Wire{}
+				b.Load("decide")
+				b.Say("now")
+				h := b.Start()
+				if name == "a value" {
+					_, err := h.Journal(b.Ctx, protocol.JournalWrite{HasSteps: true, Steps: map[string]string{"a": "{}"}})
+					expect.OK(t, err)
+					_, err = h.WaitFor(b.Ctx, "payment", "secret", false, 0)
+					expect.OK(t, err)
+				} else {
+					b.Asks(h, "read")
+				}
+				wire.LoseReply(actors.Script("decide"), redistest.CarriedOut)
+				rdb, attempts := wire.Client(t, b.Redis), 0
+				rdb.AddHook(actors.Before(actors.Script("decide"), func() {
+					if attempts++; attempts == 2 {
+						for _, f := range happens {
+							f(b, h)
+						}
+					}
+				}))
+				err := move(b.Ctx, actors.NewClient(rdb).Session(actors.Key), h)
+				expect.Equal(t, "attempts", attempts, 2)
+				if err != nil && !errors.Is(err, redisconn.ErrUnsure) || len(happens) == 0 && err != nil {
+					t.Errorf("after a first attempt that was carried out: %v", err)
+				}
+				for _, unchanged := range []error{session.ErrNoQuestion, session.ErrOtherQuestion, session.ErrDecided, session.ErrJustAsked, session.ErrNoWait, session.ErrGiven, session.ErrUnchanged} {
+					if errors.Is(err, unchanged) {
+						t.Errorf("%v says that nothing was changed", err)
+					}
+				}
+			})
+		}
 	}
 }
 
