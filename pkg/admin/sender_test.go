@@ -1,12 +1,19 @@
 package admin_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
 	"turnstile"
@@ -227,6 +234,79 @@ func TestDataIsOfTheLook(t *testing.T) {
 	says(b, actors.Key, bob, "b")
 	b.Drain()
 	expect.List(t, "data", texts(b, s), "user a", "assistant re: a", "completed a done")
+}
+
+// inState returns alice's message in a state, and those with which it is.
+func inState(b *actors.Bench, state session.MessageState) (running bool) {
+	b.Helper()
+	switch state {
+	case session.MessagePending:
+		says(b, actors.Key, alice, "m")
+	case session.MessageScheduled:
+		says(b, actors.Key, alice, "m", actors.Delay(time.Hour))
+	case session.MessageRetry:
+		says(b, actors.Key, alice, "m")
+		stop := b.StockServer(func(context.Context, *asynq.Task) error { return errors.New("flaky") })
+		expect.Soon(b, "the retry", func() bool { return b.Redis.ZCard(b.Ctx, b.Keys.Retry()).Val() == 1 })
+		stop()
+	case session.MessageRunning:
+		says(b, actors.Key, alice, "m")
+		b.Start()
+		return true
+	case session.MessageCompleted:
+		says(b, actors.Key, alice, "m")
+		b.Drain()
+	case session.MessageArchived:
+		says(b, actors.Key, alice, "m")
+		cancels(b, actors.Key, "m")
+	default:
+		b.Fatalf("state %s: say how a message gets there", state)
+	}
+	return false
+}
+
+// states are the constants of session.MessageState that a stored message can have.
+func states(t *testing.T) (all []session.MessageState) {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), "../session/message_state.go", nil, 0)
+	expect.OK(t, err)
+	ast.Inspect(file, func(n ast.Node) bool {
+		if v, ok := n.(*ast.ValueSpec); ok {
+			text, err := strconv.Unquote(v.Values[0].(*ast.BasicLit).Value)
+			expect.OK(t, err)
+			all = append(all, session.MessageState(text))
+		}
+		return true
+	})
+	return slices.DeleteFunc(all, func(s session.MessageState) bool { // only views have them
+		return s == session.MessageGone || s == session.MessageCollected || s == session.MessageSteered
+	})
+}
+
+// A sender is found, exported and forgotten whatever the state of the only message is. Only a turn that runs is in the way.
+func TestForgetInEachState(t *testing.T) {
+	t.Parallel()
+	for _, state := range states(t) {
+		t.Run(string(state), func(t *testing.T) {
+			t.Parallel()
+			b := actors.NewBench(t)
+			running := inState(b, state)
+			s := the(b, alice)
+			expect.Equal(t, "shared", s.Shared, false)
+			found := false
+			for d, err := range s.Data(b.Ctx) {
+				expect.OK(t, err)
+				found = found || d.State == state && d.Message.ID == "m"
+			}
+			expect.Equal(t, "exported", found, true)
+			if err := s.Erase(b.Ctx); running {
+				expect.Equal(t, "busy", errors.Is(err, session.ErrBusy), true)
+			} else {
+				expect.OK(t, err)
+				expect.List(t, "left", traces(b))
+			}
+		})
+	}
 }
 
 func TestEraseOfARunningSender(t *testing.T) {
