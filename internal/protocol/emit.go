@@ -12,6 +12,7 @@ import (
 // Emit appends events to the session's stream. The turn's first call also appends the turn's start.
 // Calls must not overlap.
 func (c *Claim) Emit(ctx context.Context, events []session.Event) error {
+	undo := c.startUnsent()
 	batch, number, err := c.nextBatch(events)
 	if err != nil || len(batch) == 0 {
 		return err
@@ -20,10 +21,12 @@ func (c *Claim) Emit(ctx context.Context, events []session.Event) error {
 	_, err = own(ctx, c, true, scripts.Emit, scripts.EmitKeys(k), scripts.EmitArgs{
 		Owner: o, Stream: c.consumer.stream, TTL: c.consumer.ttl(), Number: number, Batch: batch,
 	})
-	if err == nil {
-		c.consumer.readers.Wrote(c.session)
+	if err != nil {
+		undo()
+		return err
 	}
-	return err
+	c.consumer.readers.Wrote(c.session)
+	return nil
 }
 
 // startUnsent returns a function that undoes what the next batch notes of the turn's start, if it was not written.
