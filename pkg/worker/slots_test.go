@@ -1,6 +1,7 @@
 package worker_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -25,15 +26,59 @@ func (r *rig) hello(s *stage, key, id string) *act {
 // lends returns the turn of m1, which waits for its user while another session has the worker's only slot.
 func lends(t *testing.T, changes ...change) (r *rig, w *worker.Worker, s *stage, a, other *act, got <-chan decided) {
 	t.Helper()
+	r, w, s, a, other, got, _ = lendsUntil(t, changes...)
+	return r, w, s, a, other, got
+}
+
+// lendsUntil is lends of an agent that may give its question up.
+func lendsUntil(t *testing.T, changes ...change) (r *rig, w *worker.Worker, s *stage, a, other *act, got <-chan decided, giveUp func()) {
+	t.Helper()
 	r, s = newRig(t), newStage()
 	w = r.worker(s, append([]change{slots(1), parkAfter(time.Millisecond)}, changes...)...)
 	r.say("m1", "hello")
 	a = s.next(t, "m1")
-	got = a.ask(a.ctx, r, "run make")
+	ctx, giveUp := context.WithCancel(a.ctx)
+	t.Cleanup(giveUp)
+	got = a.ask(ctx, r, "run make")
 	r.asked("1")
 	other = r.hello(s, "other", "o1")
 	expect.Equal(t, "the worker", fmt.Sprint(w.Status()), fmt.Sprint(worker.Status{Slots: 1, Running: 2, Waiting: 1}))
-	return r, w, s, a, other, got
+	return r, w, s, a, other, got, giveUp
+}
+
+// However its question ends, a turn goes on only with a slot: at no moment do more agents work than there are slots.
+func TestTurnGoesOnWithASlot(t *testing.T) {
+	t.Parallel()
+	for how, end := range map[string]func(r *rig, giveUp func()){
+		"approved":     func(r *rig, _ func()) { r.command("/approve 1", "Approved question 1: run make.") },
+		"denied":       func(r *rig, _ func()) { r.command("/deny 1", "Denied question 1: run make.") },
+		"given up":     func(_ *rig, giveUp func()) { giveUp() },
+		"not in time":  nil,
+		"and given up": func(r *rig, giveUp func()) { r.command("/approve 1", "Approved question 1: run make."); giveUp() },
+	} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			timeout := patience
+			if end == nil {
+				timeout = expect.Lease(2 * time.Second)
+			}
+			r, w, _, a, b, got, giveUp := lendsUntil(t, askTimeout(timeout))
+			if end != nil {
+				end(r, giveUp)
+			}
+			expect.Soon(t, "the turn to want a slot", func() bool { return w.SlotsInUse() == [3]int{1, 1, 1} || len(got) > 0 })
+			if len(got) > 0 {
+				t.Fatalf("it goes on without a slot: %+v", <-got)
+			}
+			expect.Equal(t, "the other session's turn", fmt.Sprint(w.Status()), fmt.Sprint(worker.Status{Slots: 1, Running: 2, Waiting: 1}))
+			b.reply("hi")
+			expect.Received(t, "the end of the question", got)
+			expect.Equal(t, "slots", w.SlotsInUse(), [3]int{1})
+			a.reply("over")
+			r.ends("m1", session.StatusDone)
+			unused(t, w)
+		})
+	}
 }
 
 // unused checks that no slot is taken when nothing runs.
@@ -55,11 +100,6 @@ func TestWaitingTurnLendsItsSlot(t *testing.T) {
 	r.command("/approve 1", "Approved question 1: run make.")
 	expect.Equal(t, "the event", r.decided("1"), session.Allow)
 	expect.Soon(t, "the turn to want a slot", func() bool { return w.SlotsInUse() == [3]int{1, 1, 1} })
-	select {
-	case d := <-got:
-		t.Errorf("the agent goes on without a slot: %+v", d)
-	default:
-	}
 	b.reply("hi")
 	expect.Equal(t, "the decision", expect.Received(t, "the decision", got), decided{session.Allow, nil})
 	expect.Equal(t, "the worker", w.Status().Waiting, 0)

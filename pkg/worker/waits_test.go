@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -70,6 +72,55 @@ func TestProgramGivesAValue(t *testing.T) {
 	a.reply("paid")
 	r.ends("m1", session.StatusDone)
 	wantErr(t, "after the turn", r.give(turnstile.Value{JSON: []byte(`2`)}), session.ErrNoWait)
+}
+
+// A secret gives the value of one wait of one turn, in each run of it, and of no other one: neither of a wait with almost
+// the same key, nor in another turn or session.
+func TestSecretIsOfOneWait(t *testing.T) {
+	t.Parallel()
+	r, s := newRig(t), newStage()
+	r.worker(s, parkAfter(time.Millisecond))
+	keys := []string{"payment"}
+	for _, near := range expect.Near("payment") {
+		if !strings.Contains(near, "\u200b") { // else it is no key
+			keys = append(keys, near)
+		}
+	}
+	seen := map[string]string{} // by the secret
+	for _, place := range []string{r.key, r.key + "2"} {
+		chat := turnstile.NewClient(r.rdb).Session(place)
+		for _, id := range []string{"m1", "m2"} {
+			r.send(place, turnstile.Message{ID: id, Text: "hello"})
+			for i, key := range keys { // each run has one wait more
+				a := s.next(t, id)
+				for _, before := range keys[:i] {
+					_, err := a.Wait(a.ctx, agent.Wait{Key: before})
+					expect.OK(t, err)
+				}
+				var secret string
+				begin := func(_ context.Context, told string) error { secret = told; return nil }
+				_, err := a.Wait(a.ctx, agent.Wait{Key: key, Begin: begin})
+				wantErr(t, "the wait", err, agent.ErrParked)
+				what := fmt.Sprintf("%s of %s in %s", key, id, place)
+				if other, ok := seen[secret]; ok || secret == "" {
+					t.Errorf("%s has the secret of %s", what, other)
+				}
+				for other := range seen {
+					wantErr(t, what+" with another wait's secret", chat.Give(r.ctx, turnstile.Value{Key: key, Secret: other, JSON: []byte("1")}), session.ErrWrongSecret)
+				}
+				for _, near := range expect.Near(secret) {
+					if near != secret {
+						wantErr(t, what+" with almost its secret", chat.Give(r.ctx, turnstile.Value{Key: key, Secret: near, JSON: []byte("1")}), session.ErrWrongSecret)
+					}
+				}
+				seen[secret] = what
+				a.fail(err)
+				expect.OK(t, chat.Give(r.ctx, turnstile.Value{Key: key, Secret: secret, JSON: []byte("1")}))
+			}
+			s.next(t, id).reply("paid")
+			expect.Equal(t, id, r.outcomeIn(place, id).Status, session.StatusDone)
+		}
+	}
 }
 
 // A value wakes a turn that is parked, and every later run gets it. The secret is the same in all runs.
