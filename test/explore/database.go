@@ -223,7 +223,7 @@ func (d *Database) save(s *snapshot) *snapshot {
 		if at < len(next.keys) && next.keys[at].key == key {
 			old = next.keys[at]
 		}
-		if v.same(old) {
+		if v.same(old) || d.age(v, old, s.now) {
 			continue
 		}
 		if next == s {
@@ -240,6 +240,17 @@ func (d *Database) save(s *snapshot) *snapshot {
 	}
 	d.loaded = next
 	return next
+}
+
+// age makes a long TTL one hundredth shorter with each write of its key: a write that does not renew it leaves less
+// than one that does, although the clock stands still. It reports whether the key is as it was then.
+func (d *Database) age(v, old *value, now int64) (same bool) {
+	if v == nil || v.expires == 0 || settingOf(v.key) < time.Hour || old != nil && keeps(old, v) {
+		return false
+	}
+	v.expires -= aged(v.key).Milliseconds()
+	d.redis.SetTTL(v.key, time.Duration(v.expires-now)*time.Millisecond)
+	return v.same(old)
 }
 
 // get reads a key. Nil: there is none.

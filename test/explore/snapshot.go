@@ -28,6 +28,16 @@ func (v *value) same(w *value) bool {
 	return v.kind == w.kind && v.expires == w.expires && slices.Equal(v.text, w.text)
 }
 
+// field is a field of a hash, or "".
+func (v *value) field(name string) string {
+	for i := 0; i+1 < len(v.text); i += 2 {
+		if v.text[i] == name {
+			return v.text[i+1]
+		}
+	}
+	return ""
+}
+
 func (s *snapshot) find(key string) int {
 	return sort.Search(len(s.keys), func(i int) bool { return s.keys[i].key >= key })
 }
@@ -50,11 +60,8 @@ func (s *snapshot) str(key string) string {
 
 // field is a field of a hash, "" if there is none.
 func (s *snapshot) field(key, field string) string {
-	v := s.get(key)
-	for i := 0; v != nil && v.kind == "hash" && i < len(v.text); i += 2 {
-		if v.text[i] == field {
-			return v.text[i+1]
-		}
+	if v := s.get(key); v != nil && v.kind == "hash" {
+		return v.field(field)
 	}
 	return ""
 }

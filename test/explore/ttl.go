@@ -45,27 +45,37 @@ func (s *Search) ttl(before, after *snapshot) string {
 		if len(was) > 0 && was[0].key == v.key {
 			old = was[0]
 		}
-		life := settingOf(v.key).Milliseconds()
+		life := (settingOf(v.key) - aged(v.key)).Milliseconds()
 		switch left := v.expires - after.now; {
 		case v.expires == 0 && life > 0:
 			return fmt.Sprintf("%s: %s never expires", checkTTL, v.key)
 		case v.expires != 0 && life == 0:
 			return fmt.Sprintf("%s: %s expires in %d ms", checkTTL, v.key, left)
-		case left != life && life > 0 && !keeps(old, v, after):
+		case left != life && life > 0 && !keeps(old, v):
 			return fmt.Sprintf("%s: %s expires in %d ms, want %d", checkTTL, v.key, left, life)
 		}
 	}
 	return ""
 }
 
-// keeps reports whether a command may write a key and leave its TTL unchanged: a journal, which a claim
-// takes over, or a transcript, unless it gets its owner's last entries.
-func keeps(was, v *value, after *snapshot) bool {
-	if strings.HasSuffix(v.key, "}:journal") {
-		return was != nil && was.expires == v.expires
+// keeps reports whether a command may write a key and leave its TTL unchanged: a journal, unless its owner writes, or a
+// transcript, unless it gets a turn's last entries.
+func keeps(was, v *value) bool {
+	if was == nil || was.expires != v.expires {
+		return false
 	}
-	session, _, ok := strings.Cut(v.key, transcript)
-	return ok && was != nil && was.expires == v.expires && (len(v.text) <= len(was.text) || after.has(session+"}:sentinel"))
+	if strings.HasSuffix(v.key, "}:journal") {
+		return was.field("call") == v.field("call")
+	}
+	return strings.Contains(v.key, transcript)
+}
+
+// aged is what a write takes from a TTL, see Database.age.
+func aged(key string) time.Duration {
+	if life := settingOf(key); life >= time.Hour {
+		return life / 100
+	}
+	return 0
 }
 
 func settingOf(key string) time.Duration {
