@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"turnstile/test/expect"
 	"turnstile/test/mutation"
 )
 
@@ -68,10 +69,7 @@ func TestPlanted(t *testing.T) {
 	}
 	for _, d := range plantedDefects(t) {
 		t.Run(d.Name, func(t *testing.T) {
-			overlay, err := mutation.Overlay(t.TempDir(), map[string][]mutation.Mutation{root: {d}}, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			overlay := overlay(t, d.Head["sizes"] == "small", d)
 			pkg, test, _ := strings.Cut(d.Head["test"], " ")
 			cmd := exec.Command("go", "test", "-vet=off", "-count=1", "-timeout=2m", "-overlay="+overlay, "-run", "^"+test+"$", pkg)
 			cmd.Dir = root
@@ -82,4 +80,52 @@ func TestPlanted(t *testing.T) {
 			}
 		})
 	}
+}
+
+// overlay has a defect, and small sizes if the test is one of them.
+func overlay(t *testing.T, small bool, defects ...mutation.Mutation) (file string) {
+	t.Helper()
+	var sizes map[string]string
+	if small {
+		scans, err := mutation.Load("testdata/scans.txtar")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defects = append(scans, defects...)
+		if sizes, err = mutation.Small(root, 3, sized...); err != nil {
+			t.Fatal(err)
+		}
+		if len(sizes) < 15 {
+			t.Fatalf("only %d files have sizes", len(sizes))
+		}
+	}
+	file, err := mutation.Overlay(t.TempDir(), map[string][]mutation.Mutation{root: defects}, sizes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// sized are the folders with sizes.
+var sized = []string{
+	".", "pkg/admin", "internal/protocol/index", "internal/protocol/maintenance", "internal/protocol/recovery", "internal/protocol/deliveries",
+	"internal/protocol/stream", "internal/http/store",
+}
+
+// The suites whose lists and scans have batches pass also where each batch, page and cap is 3, and each SCAN returns every
+// key twice. Skipped are those that say how large a batch is.
+func TestSmallSizes(t *testing.T) {
+	expect.Unraced(t)
+	cmd := exec.Command("go", "test", "-vet=off", "-count=1", "-short", "-timeout=5m", "-overlay="+overlay(t, true), "-skip=^("+strings.Join(ofASize, "|")+")$",
+		".", "./pkg/admin", "./internal/http/store")
+	cmd.Dir = root
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// ofASize are tests of how large a batch is.
+var ofASize = []string{
+	"TestEraseTemporaryIsShared", "TestRerunOfLargeMessages", "TestRerunBesideAnother", "TestRerunInBatches", "TestEraseOfASenderInBatches", "TestEraseOfManyTranscripts",
+	"TestEraseInBatches", "TestListLooksAtFew", "TestListPages", "TestOutbox", "TestRerunInOrder", "TestSessionsOfThousands",
 }
