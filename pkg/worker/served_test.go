@@ -29,7 +29,7 @@ type warming struct {
 func TestTraitsOfSeveralAgents(t *testing.T) {
 	t.Parallel()
 	const kinds = 5 // of an agent: none, plain, immediate, instructable, warm
-	make := func(kind int) agent.Agent {
+	agentOf := func(kind int) agent.Agent {
 		a := trait{has: agent.Traits{Immediate: kind == 2, Instructable: kind == 3}}
 		switch kind {
 		case 0:
@@ -55,7 +55,7 @@ func TestTraitsOfSeveralAgents(t *testing.T) {
 			timeout := time.Second
 			if name != agents.Default {
 				timeout = time.Duration(i+2) * time.Second
-				c.Agents = append(c.Agents, NamedAgent{Name: name, Agent: make(kind), Sessions: []string{name + ":*"}, Timeout: timeout})
+				c.Agents = append(c.Agents, NamedAgent{Name: name, Agent: agentOf(kind), Sessions: []string{name + ":*"}, Timeout: timeout})
 			}
 			longest = max(longest, timeout)
 			if kind == 3 {
@@ -65,7 +65,7 @@ func TestTraitsOfSeveralAgents(t *testing.T) {
 		if count == 0 {
 			continue
 		}
-		s, err := newServed(make(of[agents.Default]), c)
+		s, err := newServed(agentOf(of[agents.Default]), c)
 		expect.OK(t, err)
 		what := fmt.Sprint(of)
 		expect.Equal(t, what+" immediate", s.immediate(), count == 1 && of[agents.Default] == 2)

@@ -67,8 +67,20 @@ func (a answer) code() string {
 	return body.Code + inner.Code
 }
 
-// seeded is in every text of the sessions.
+// seeded is in every text of the sessions, and canaries are in their other contents: a tool, its tokens, meta and an error.
 const seeded = "seeded words"
+
+var canaries = []string{seeded, "seeded-tool", "987654321", "seeded-meta", "seeded-error"}
+
+// canary returns the first of them in a text.
+func canary(text string) string {
+	for _, c := range canaries {
+		if strings.Contains(text, c) {
+			return c
+		}
+	}
+	return ""
+}
 
 // Every route of the document refuses whoever lacks the right that its summary names, and serves whoever
 // has only that. It shows no text without read. Sessions that the token does not see are hidden and not
@@ -95,13 +107,18 @@ func TestRoutesAndRights(t *testing.T) {
 		t.Helper()
 		send := func(id string, opts ...actors.Option) {
 			t.Helper()
-			_, err := client.Session(key).Send(t.Context(), actors.With(turnstile.Message{ID: id, Text: seeded, Meta: map[string]string{"openai": "{}"}}, opts...))
+			_, err := client.Session(key).Send(t.Context(), actors.With(turnstile.Message{
+				ID: id, Text: "title=seeded_words tool=seeded-tool usage=987654321:1 " + seeded, Meta: map[string]string{"openai": "{}", "other": "seeded-meta"},
+			}, opts...))
 			expect.OK(t, err)
 		}
 		send("dead", actors.Delay(time.Hour))
 		_, _, err := actors.Cancel(t.Context(), client.Session(key), "dead", true)
 		expect.OK(t, err)
 		send("later", actors.Delay(time.Hour))
+		send("failed", func(m *turnstile.Message) { m.Text = "fail=seeded-error " + seeded })
+		_, err = client.Session(key).Wait(t.Context(), "failed")
+		expect.OK(t, err)
 		send("m", opts...)
 		_, err = client.Session(key).Wait(t.Context(), "m")
 		expect.OK(t, err)
@@ -171,7 +188,9 @@ func TestRoutesAndRights(t *testing.T) {
 				}
 				got := a.served(r.as(alone+string(p)), operation, mine())
 				if p != gateway.Read {
-					expect.Equal(t, about+" shows a text to "+string(p), strings.Contains(got.text, seeded), a.shows)
+					if c := canary(got.text); (c != "") != a.shows {
+						t.Errorf("%s shows %q to %s: %s", about, c, p, got.text)
+					}
 				}
 			}
 			got := a.served(r.as(who), operation, key)
