@@ -71,8 +71,8 @@ func TestPlanted(t *testing.T) {
 		t.Run(d.Name, func(t *testing.T) {
 			overlay := overlay(t, d.Head["sizes"] == "small", d)
 			pkg, test, _ := strings.Cut(d.Head["test"], " ")
-			cmd := exec.Command("go", "test", "-vet=off", "-count=1", "-timeout=2m", "-overlay="+overlay, "-run", "^"+test+"$", pkg)
-			cmd.Dir = root
+			cmd := exec.Command("go", "test", "-vet=off", "-count=1", "-timeout=2m", "-run", "^"+test+"$", pkg)
+			cmd.Dir, cmd.Env = root, append(os.Environ(), "GOFLAGS="+os.Getenv("GOFLAGS")+" -overlay="+overlay) // also for programs that the test builds
 			out, err := cmd.CombinedOutput()
 			found := strings.Contains(string(out), "--- FAIL: "+test) || strings.Contains(string(out), "running tests:\n\t\t"+test)
 			if err == nil || !found {
