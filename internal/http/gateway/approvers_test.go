@@ -180,6 +180,7 @@ func (a asks) allows(d decider) bool {
 // Who may decide follows from who sent the message for which the turn began, from the question and from the token. Who
 // steers or waits in line gets no say, nor has anybody with almost the same name, in the first run or a later one.
 func TestWhoMayDecide(t *testing.T) {
+	expect.NotQuick(t)
 	t.Parallel()
 	deciders := []decider{
 		{"bot", ""}, {"bot", "alice"}, {"bot", "steers"}, {"bot", "waits"}, {"bot", "nobody"}, {"boss", ""}, {"boss", "alice"}, {"boss", "ops"},
