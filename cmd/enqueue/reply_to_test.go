@@ -10,8 +10,13 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"turnstile/internal/protocol"
 	"turnstile/internal/protocol/rediskey"
 	"turnstile/pkg/admin"
+	"turnstile/pkg/session"
+	"turnstile/test/actors"
+	"turnstile/test/expect"
+	"turnstile/test/watched"
 )
 
 // route is the stored route of a message's outcome: destination, repeats and context.
@@ -155,4 +160,97 @@ func TestSetReplyToWithoutRedis(t *testing.T) {
 	t.Parallel()
 	_, finish := start(t, nowhere, "", "-s", "a", "--reply-to", "bot")
 	finish().want(t, exitOther).oneLine(t, "refuses the connection", "nothing was stored")
+}
+
+// A wait prints once that no worker is running, and gets the result of a worker that starts later.
+func TestWaitTellsThatNoWorkerRuns(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ args, says string }{
+		"one":    {"-s a --wait hello", "the message waits"},
+		"follow": {"-s a --json --follow hello", "the message waits"},
+		"file":   {"--file - --wait", "messages wait"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url, _ := newRedis(t)
+			stdout, stderr := watched.NewOutput(), watched.NewOutput()
+			code, began := make(chan int), time.Now()
+			go func() {
+				code <- run(bg(t), strings.Fields(c.args), strings.NewReader(`{"session":"b","text":"hello"}`), stdout, stderr, []string{"REDIS_URL=" + url})
+			}()
+			hint := "enqueue: no worker is running: " + c.says + " until one is started\n"
+			stderr.Await(t, hint)
+			if took := time.Since(began); took < 3*time.Second {
+				t.Errorf("it is said after %s", took)
+			}
+			turns(t, url, hour, echo)
+			if got := <-code; got != exitOK || stderr.String() != hint || !strings.Contains(stdout.String(), "echo: hello") {
+				t.Errorf("exit code %d, stdout %q, stderr %q", got, stdout, stderr)
+			}
+		})
+	}
+}
+
+// A worker without maintenance, as turns makes it, sends no heartbeat and still counts as running.
+// So does a draining worker, which shows only by its turn.
+func TestWaitDoesNotMissAWorker(t *testing.T) {
+	t.Parallel()
+	t.Run("without maintenance", func(t *testing.T) {
+		t.Parallel()
+		url, rdb := newRedis(t)
+		if err := rdb.Set(bg(t), rediskey.For("a").Paused(), 1, 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+		turns(t, url, hour, echo)
+		r := enqueue(t, bg(t), url, "", "-s", "a", "--wait", "--timeout", "5s", "hello").want(t, exitTimeout)
+		r.oneLine(t, "no reply to message")
+	})
+	t.Run("that drains", func(t *testing.T) {
+		t.Parallel()
+		url, _ := newRedis(t)
+		enqueue(t, bg(t), url, "", "-s", "a", "--id", "m", "first")
+		finish := occupy(t, url, "a", hour)
+		finished := make(chan struct{})
+		defer func() { <-finished }()
+		time.AfterFunc(4*time.Second, func() { defer close(finished); finish() })
+		if r := enqueue(t, bg(t), url, "", "-s", "a", "--id", "m", "--wait", "first").want(t, exitOK); r.err != "" || r.out != "echo: first\n" {
+			t.Errorf("%+v", r)
+		}
+	})
+}
+
+// --answer gives a value to the turn that waits for it, and says so if none does.
+func TestAnswer(t *testing.T) {
+	t.Parallel()
+	url, rdb := newRedis(t)
+	for _, args := range [][]string{
+		{"--answer", "", "1"}, {"--answer", "payment"}, {"--answer", "payment", "--wait", "1"}, {"--answer", "payment", "--id", "x", "1"},
+		{"--answer", "payment", "{"}, {"--answer", "payment", "--file", "x", "1"},
+	} {
+		enqueue(t, bg(t), url, "", append([]string{"-s", "a"}, args...)...).want(t, exitUsage)
+	}
+	r := enqueue(t, bg(t), url, "", "-s", "a", "--answer", "payment", "1").want(t, exitRefused)
+	expect.Equal(t, "stderr", r.err, "enqueue: no turn waits for this value\n")
+
+	enqueue(t, bg(t), url, "", "-s", "a", "hello").want(t, exitOK)
+	w, err := actors.NewConsumer(rdb, protocol.Config{Worker: "w", SentinelTTL: time.Hour})
+	expect.OK(t, err)
+	claims, err := w.Claim(bg(t), []string{"a"})
+	expect.OK(t, err)
+	h := claims[0]
+	_, err = h.Journal(bg(t), protocol.JournalWrite{HasSteps: true, Messages: []string{h.Turn().Message.ID}, Entries: map[int]session.Entry{}, Steps: map[string]string{"s": `{"state":"ended"}`}})
+	expect.OK(t, err)
+	_, err = h.WaitFor(bg(t), "payment", "secret", false, 0)
+	expect.OK(t, err)
+
+	r = enqueue(t, bg(t), url, `{"paid": true}`, "-s", "a", "--answer", "payment", "-").want(t, exitOK)
+	expect.Equal(t, "stdout", r.out, "the turn of session a has the value of payment\n")
+	r = enqueue(t, bg(t), url, "", "-s", "a", "--json", "--answer", "payment", `{"paid":true}`).want(t, exitOK)
+	expect.Equal(t, "stdout", r.out, `{"session":"a","answer":"payment"}`+"\n")
+	r = enqueue(t, bg(t), url, "", "-s", "a", "--answer", "payment", "2").want(t, exitRefused)
+	expect.Equal(t, "stderr", r.err, "enqueue: another value was given before\n")
+	known, err := h.WaitFor(bg(t), "payment", "secret", false, 0)
+	expect.OK(t, err)
+	value, _ := known.Value()
+	expect.Equal(t, "value", string(value), `{"paid":true}`)
 }

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"turnstile/internal/version"
 )
@@ -175,4 +176,61 @@ func writeFile(t *testing.T, text string) string {
 		t.Fatal(err)
 	}
 	return name
+}
+
+func TestProgressInWords(t *testing.T) {
+	t.Parallel()
+	half := "[===============               ]  50% "
+	for _, c := range []struct {
+		p    *progress
+		took time.Duration
+		want string
+	}{
+		{&progress{size: 100, read: 50, in: 7}, time.Second, half + "7 sent"},
+		{&progress{size: 100, read: 50, in: 7, waits: true, results: 2}, 10 * time.Second, "7 sent, 2 results"},
+		{&progress{size: 100, read: 50, in: 7}, 10 * time.Second, half + "7 sent, about 10s left"},
+		{&progress{size: -1, read: 50, in: 7}, time.Hour, "7 sent"},
+		{&progress{size: 0, waits: true}, 0, "0 sent, 0 results"},
+		{&progress{size: 100, read: 150, in: 7}, time.Minute, "[==============================] 100% 7 sent"},
+		{&progress{size: 100, read: 100, in: 7, whole: true, waits: true, waited: 4, results: 2}, 0, half + "2 of 4 results"},
+		{&progress{whole: true, waits: true, waited: 4, results: 1, left: 1}, time.Minute, half + "1 of 4 results, 1 without one, about 1m0s left"},
+		{&progress{whole: true, waits: true, waited: 1000, results: 999}, time.Minute, "[============================= ]  99% 999 of 1000 results, about 1s left"},
+		{&progress{size: 9, whole: true, waits: true}, time.Minute, "0 of 0 results"},
+	} {
+		if got := c.p.text(c.took); got != c.want {
+			t.Errorf("got  %q\nwant %q", got, c.want)
+		}
+	}
+}
+
+// A message beyond a limit is bad input, and a full queue is a refusal. Both store nothing. The
+// limits are settings.
+func TestLimits(t *testing.T) {
+	t.Parallel()
+	url, rdb := newRedis(t)
+	enqueue(t, bg(t), url, "", "-s", "a", "--meta", "k="+strings.Repeat("x", 2<<20), "hello").want(t, exitUsage).
+		oneLine(t, "bytes in JSON, at most 2097152 are allowed")
+	long := `{"session":"a","text":"x","attachments":[{"name":"` + strings.Repeat("x", 2<<20) + `","url":"u"}]}`
+	enqueue(t, bg(t), url, long, "--file", "-").want(t, exitUsage)
+	t.Run("settings", func(t *testing.T) {
+		environ := []string{"REDIS_URL=" + url, "TURNSTILE_MESSAGE_BYTES=1024", "TURNSTILE_LINE_CAP=1"}
+		call := func(args ...string) (code int, out, err string) {
+			var o, e strings.Builder
+			code = run(bg(t), args, strings.NewReader(""), &o, &e, environ)
+			return code, o.String(), e.String()
+		}
+		if code, _, err := call("-s", "a", strings.Repeat("x", 1025)); code != exitUsage || !strings.Contains(err, "at most 1024 are allowed") {
+			t.Errorf("a long text: %d %q", code, err)
+		}
+		if n := len(rdb.Keys(bg(t), "*").Val()); n != 0 {
+			t.Errorf("%d keys", n)
+		}
+		if code, _, err := call("-s", "a", "first"); code != exitOK {
+			t.Errorf("the first: %d %q", code, err)
+		}
+		code, out, err := call("-s", "a", "--json", "second")
+		if code != exitRefused || !strings.Contains(out, `"reason":"line"`) || !strings.Contains(err+out, "refused") {
+			t.Errorf("the second: %d %q %q", code, out, err)
+		}
+	})
 }

@@ -5,15 +5,16 @@ import (
 	"context"
 	"os"
 	osexec "os/exec"
+	"regexp"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
-	"turnstile"
-
 	"go.uber.org/goleak"
 
+	"turnstile"
 	"turnstile/internal/redis/redisconn"
 	"turnstile/pkg/agent/exec"
 	"turnstile/pkg/session"
@@ -213,4 +214,37 @@ func newRedis(t *testing.T) (url string, c *actors.Client) {
 	t.Helper()
 	url = acl.As(t, redistest.URL(t), acl.Operator)
 	return url, client(t, acl.As(t, url, acl.Sender))
+}
+
+// The operator's commands need no more of Redis than docs/security.md grants its user.
+func TestSuiteUnderACL(t *testing.T) {
+	t.Parallel()
+	acl.Suite(t,
+		"TestLook", "TestShowQuestion", "TestDeadList", "TestDeadRerun", "TestDeadDrop",
+		"TestForgetWithADirectory", "TestSender", "TestOutboxList", "TestOutboxRedriveAndDrop", "TestDestinations", "TestShowOwing", "TestStates", "TestLs", "TestWorkers", "TestShowRunningTurn", "TestShowFollow",
+	)
+}
+
+// A guardian is the worker's program started again, once for each turn of an agent that is a
+// command. It uses no script, so it must not build them: with 1.8 MB of scripts it began with a
+// garbage collection.
+func TestScriptsAreMadeWhenTheyAreUsed(t *testing.T) {
+	t.Parallel()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := osexec.Command(self, "-test.run", "^$")
+	cmd.Env = append(os.Environ(), "GODEBUG=inittrace=1")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	found := regexp.MustCompile(`init turnstile/internal/protocol @.*?(\d+) bytes`).FindSubmatch(out)
+	if found == nil {
+		t.Fatalf("the package's initialization is not told: %s", out)
+	}
+	if n, _ := strconv.Atoi(string(found[1])); n > 300_000 {
+		t.Errorf("the package takes %d bytes when it is initialized", n)
+	}
 }

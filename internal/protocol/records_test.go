@@ -1,6 +1,7 @@
 package protocol_test
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	"turnstile/internal/chat/receipt"
 	"turnstile/internal/protocol"
 	"turnstile/internal/protocol/rediskey"
+	"turnstile/internal/protocol/wire"
 	"turnstile/pkg/admin"
 	"turnstile/pkg/resume"
 	"turnstile/pkg/session"
@@ -261,4 +263,84 @@ func ended(b *actors.Bench, ids []string) bool {
 		}
 	}
 	return true
+}
+
+// An entry, a setting and a mark that another version has written in part, or with unknown words,
+// stop no session.
+func TestRecordsOfOtherVersions(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t)
+	b.Say("a")
+	b.Drain()
+	expect.OK(t, b.Redis.HSet(b.Ctx, b.Keys.Record(), "queue", `{"mode":"telepathy","colour":"red"}`, "dropped", "not JSON", "new", "1").Err())
+	expect.OK(t, b.Redis.HSet(b.Ctx, b.Keys.Resume(), "pending", "1", "colour", "red").Err())
+	expect.OK(t, b.Redis.HSet(b.Ctx, b.Keys.Run(), "colour", "red").Err())
+	expect.OK(t, b.Redis.Set(b.Ctx, b.Keys.Partial(), `{"v":9,"entries":7}`, 0).Err())
+	expect.OK(t, b.Redis.RPush(b.Ctx, b.Keys.Transcript(b.Info().TranscriptID), `{"role":"oracle","colour":"red"}`, "not JSON").Err())
+	b.Say("b")
+	h := b.Start()
+	expect.Equal(t, "resume", h.Turn().Resume, "restart_timeout")
+	past, err := h.History(b.Ctx)
+	expect.OK(t, err)
+	expect.Equal(t, "entries", len(past.Entries), 4)
+	expect.Equal(t, "role of one that cannot be read", past.Entries[3].Role, session.RoleSystem)
+	expect.Equal(t, "waits", b.Say("c").Status, receipt.Queued)
+	expect.Equal(t, "has a next turn", b.Finish(h), true)
+	b.Finish(h)
+	expect.Equal(t, "status", b.Outcome("c").Status, session.StatusDone)
+}
+
+// Settings that no user can have set (of another version, of a broken record) do not stop a
+// session.
+func TestBrokenSettingsSayNothing(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{"x", "[]", `"collect"`, "7", "null", `{"mode":"sometimes"}`} {
+		t.Run(text, func(t *testing.T) {
+			t.Parallel()
+			b := actors.NewBench(t)
+			b.Say("a")
+			b.Start()
+			b.Redis.HSet(b.Ctx, b.Keys.Record(), "queue", text)
+			expect.Equal(t, "status", b.Say("b").Status, receipt.Queued)
+		})
+	}
+}
+
+// A task that is no message of this version is claimed with an error, and can be archived.
+func TestForeignTasks(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t)
+	for id, payload := range map[string]string{"text": "hello", "version": `{"v":7,"text":"x"}`, "empty": `{"v":1,"text":""}`, "nothing": ""} {
+		t.Run(id, func(t *testing.T) {
+			b := actors.NewBench(t)
+			b.EnqueueTask(wire.TaskType, payload, id)
+			h := b.Claim()
+			if !errors.Is(h.Turn().Err, session.ErrInvalid) {
+				t.Errorf("err: %v", h.Turn().Err)
+			}
+			expect.Equal(t, "id", h.Turn().Message.ID, id)
+			_, err := h.Finish(b.Ctx, protocol.End{Status: session.StatusFailed, Error: h.Turn().Err.Error()})
+			expect.OK(t, err)
+			expect.Equal(t, "state", b.Redis.HGet(b.Ctx, b.Keys.Task(id), "state").Val(), "archived")
+		})
+	}
+	b.EnqueueTask("email:welcome", `{"v":1,"text":"x"}`, "other")
+	if err := b.Claim().Turn().Err; !errors.Is(err, session.ErrInvalid) {
+		t.Errorf("another task type: %v", err)
+	}
+}
+
+// A task with a msg that is not protobuf does not stop its session.
+func TestBrokenTask(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t)
+	b.SayAll("a", "b")
+	b.Redis.HSet(b.Ctx, b.Keys.Task(b.Task("a")), "msg", "\xff\xff\xff")
+	h := b.Claim()
+	if h.Turn().Err == nil {
+		t.Error("no error")
+	}
+	more, err := h.Finish(b.Ctx, protocol.End{Status: session.StatusFailed, Error: h.Turn().Err.Error()})
+	expect.OK(t, err)
+	expect.Equal(t, "has a next turn", more, true)
 }

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"turnstile/internal/protocol"
 	"turnstile/internal/protocol/lease"
 	"turnstile/internal/protocol/rediskey"
@@ -136,4 +138,164 @@ func TestRenewalDuringARelease(t *testing.T) {
 	}
 	gate.Release()
 	expect.OK(t, <-ended)
+}
+
+// An owner that trusted its lease longer than the sentinel lives could run at the same time as the
+// next owner. Each move that extends the lease has to extend the sentinel.
+func TestLeaseEndsBeforeTheSentinel(t *testing.T) {
+	t.Parallel()
+	moves := map[string]func(b *actors.Bench, h *protocol.Claim) error{
+		"promote": func(b *actors.Bench, h *protocol.Claim) error { return h.Promote(b.Ctx) },
+		"renew": func(b *actors.Bench, h *protocol.Claim) error {
+			return b.Worker.Renew(b.Ctx, []*protocol.Claim{h})[0].Err
+		},
+		"emit": func(b *actors.Bench, h *protocol.Claim) error {
+			return h.Emit(b.Ctx, []session.Event{{Type: session.EventNotice, Text: "hi"}})
+		},
+		"finish": func(b *actors.Bench, h *protocol.Claim) error {
+			if !b.Finish(h) {
+				return errors.New("there was no next turn")
+			}
+			return nil
+		},
+	}
+	for name, move := range moves {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b, h := ageing(t)
+			expect.OK(t, move(b, h))
+			trusted(b, h)
+		})
+		if name == "renew" {
+			continue // it is not repeated by itself
+		}
+		t.Run(name+" again after a lost reply", func(t *testing.T) {
+			t.Parallel()
+			b, h := ageing(t)
+			loss := &slowLoss{script: name, passed: func() { waitForLeft(b, 700*time.Millisecond) }}
+			b.Redis.AddHook(actors.Hook(loss.around))
+			if err := move(b, h); err != nil && !errors.Is(err, lease.ErrLost) {
+				t.Fatal(err)
+			}
+			trusted(b, h)
+		})
+	}
+}
+
+// The reply of a claim is lost, and the repetition comes later than the script that set the
+// sentinel.
+func TestLeaseOfAClaimThatWasRepeated(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t)
+	b.Say("a")
+	var before time.Time
+	b.Redis.AddHook(actors.SendTwice(actors.Script("claim"), func() { before = time.Now() }))
+	h := b.Claim()
+	if over := h.Lease().Deadline().Sub(before.Add(b.Worker.Config().SentinelTTL * 9 / 10)); over > 0 {
+		t.Errorf("the lease is trusted for %s longer than it may be", over)
+	}
+}
+
+// ageing is a claim of one second, part of which has passed.
+func ageing(t *testing.T) (*actors.Bench, *protocol.Claim) {
+	t.Helper()
+	b := actors.NewBench(t, func(c *protocol.Config) { c.SentinelTTL = time.Second })
+	b.SayAll("a", "b")
+	h := b.Claim()
+	waitForLeft(b, 700*time.Millisecond)
+	return b, h
+}
+
+// waitForLeft waits until the sentinel has at most d to live.
+func waitForLeft(b *actors.Bench, d time.Duration) {
+	b.Helper()
+	expect.Soon(b, "the sentinel to age", func() bool {
+		return b.Redis.PTTL(b.Ctx, b.Keys.Sentinel()).Val() <= d
+	})
+}
+
+func trusted(b *actors.Bench, h *protocol.Claim) {
+	b.Helper()
+	if h.Lease().Held() != nil {
+		return
+	}
+	lives := time.Now().Add(b.Redis.PTTL(b.Ctx, b.Keys.Sentinel()).Val())
+	if over := h.Lease().Deadline().Sub(lives); over > 0 {
+		b.Errorf("the lease is trusted for %s longer than the sentinel lives", over.Round(time.Millisecond))
+	}
+}
+
+// slowLoss lets time pass after a script's first call and loses the reply.
+type slowLoss struct {
+	script string
+	passed func()
+	done   bool
+}
+
+func (f *slowLoss) around(cmds []redis.Cmder, send func() error) error {
+	err := send()
+	if f.done || err != nil || !actors.Script(f.script)(cmds[0]) {
+		return err
+	}
+	f.done = true
+	f.passed()
+	cmds[0].SetErr(redistest.ErrLostReply)
+	return redistest.ErrLostReply
+}
+
+// Each move that the owner counts its lease from extends the sentinel, also when it is repeated or
+// refused.
+func TestRepeatedMovesExtendTheLease(t *testing.T) {
+	t.Parallel()
+	const short = 10 * time.Second
+	for name, move := range map[string]func(b *actors.Bench, h *protocol.Claim){
+		"dismiss, sent twice": func(b *actors.Bench, h *protocol.Claim) {
+			b.Redis.AddHook(actors.SendTwice(actors.Script("dismiss"), func() { b.Redis.PExpire(b.Ctx, b.Keys.Sentinel(), short) }))
+			expect.OK(b, h.Dismiss(b.Ctx, h.Turn().Collected[0], protocol.End{Status: session.StatusExpired, Error: "too old"}))
+		},
+		"promote, refused": func(b *actors.Bench, h *protocol.Claim) {
+			_, err := b.Client.Session(actors.Key).Stop(b.Ctx)
+			expect.OK(b, err)
+			b.Redis.PExpire(b.Ctx, b.Keys.Sentinel(), short)
+			if err := h.Promote(b.Ctx); !errors.Is(err, protocol.ErrStopRequested) {
+				b.Errorf("promote: %v", err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := actors.NewBench(t)
+			b.Say("a")
+			h := b.Start()
+			b.SayCollected("b", "c")
+			b.Finish(h)
+			move(b, h)
+			if left := b.Redis.PTTL(b.Ctx, b.Keys.Sentinel()).Val(); left < 2*short {
+				t.Errorf("the sentinel ends in %s, and the owner trusts in a minute", left)
+			}
+		})
+	}
+}
+
+// A move that Redis refuses for a while is repeated while the lease lasts.
+func TestPassingRefusals(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{
+		"BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.",
+		"MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.",
+		"NOREPLICAS Not enough good replicas to write.",
+		"ERR max number of clients reached",
+	} {
+		t.Run(text[:8], func(t *testing.T) {
+			t.Parallel()
+			b := actors.NewBench(t)
+			b.Say("a")
+			h := b.Start()
+			faults := &redistest.Faults{}
+			b.Redis.AddHook(faults)
+			faults.FailBefore(actors.Script("finish"), 2, redistest.ReplyError(text))
+			b.Finish(h)
+			expect.Equal(t, "end", b.Outcome("a").Status, session.StatusDone)
+		})
+	}
 }

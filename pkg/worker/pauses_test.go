@@ -12,7 +12,6 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"turnstile"
-
 	"turnstile/internal/protocol/maintenance"
 	"turnstile/internal/protocol/rediskey"
 	"turnstile/pkg/agent"
