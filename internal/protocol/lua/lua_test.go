@@ -9,6 +9,7 @@ import (
 	"testing"
 	"testing/fstest"
 
+	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
@@ -102,6 +103,7 @@ func TestScriptsDeclareWhatTheyUse(t *testing.T) {
 
 // A misspelt name fails the generator.
 func TestMisspeltNamesFail(t *testing.T) {
+	expect.Unraced(t) // it compiles each script many times
 	t.Parallel()
 	for _, c := range []struct{ file, old, new, want string }{
 		{"promote.lua", "run.nostart", "run.nostrat", "run.nostrat"},                   // a field that is not read
