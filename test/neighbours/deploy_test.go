@@ -58,9 +58,6 @@ func deploy(t *testing.T, from, to version) {
 	expect.Soon(s, "turns of the other "+leaving[1].name, func() bool { return len(s.heldBy(leaving[1])) > 2 })
 	leaving[1].drain()
 	given := strings.Count(leaving[1].Output.String(), `"status":"requeued"`)
-	if given == 0 {
-		t.Errorf("the %s was drained, and no turn was interrupted", leaving[1].name)
-	}
 
 	for i, finish := range senders {
 		r := finish()
