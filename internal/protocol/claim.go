@@ -61,7 +61,7 @@ func (c *Consumer) Claim(parent context.Context, sessions []string) ([]*Claim, e
 				} else {
 					again = append(again, claim.session)
 				}
-				if mayHaveClaimed(call.Err) {
+				if mayBeDone(call.Err) {
 					c.addReplyLost(claim)
 				}
 				failed = errors.Join(failed, err)

@@ -22,7 +22,9 @@ func (c *Claim) Emit(ctx context.Context, events []session.Event) error {
 		Owner: o, Stream: c.consumer.stream, TTL: c.consumer.ttl(), Number: number, Batch: batch,
 	})
 	if err != nil {
-		undo()
+		if !mayBeDone(err) { // else a follower may see the start twice
+			undo()
+		}
 		return err
 	}
 	c.consumer.readers.Wrote(c.session)

@@ -97,8 +97,8 @@ func (c *Claim) unclaimArgs(gives bool) scripts.UnclaimArgs {
 	return scripts.UnclaimArgs{Prefixes: scripts.PrefixesOf(c.session), Token: c.token, Parks: c.consumer.cfg.Parks(), Gives: gives}
 }
 
-// mayHaveClaimed reports whether a failed claim may have been carried out. Only an error from Redis
+// mayBeDone reports whether a failed call may have been carried out. Only an error from Redis
 // shows that it was not, and only for the last attempt.
-func mayHaveClaimed(err error) bool {
+func mayBeDone(err error) bool {
 	return err != nil && (!redisconn.Refused(err) || errors.Is(err, redisconn.ErrUnsure))
 }

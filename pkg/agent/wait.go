@@ -26,8 +26,8 @@ type Wait struct {
 	// or wait. If it fails, so does Wait. nil: nothing is to be sent.
 	Begin func(ctx context.Context, secret string) error
 
-	// Sent is closed when the secret has been sent, for a Begin that returns earlier. The turn is not parked
-	// before. nil: Begin has sent it when it returns.
+	// Sent is for a Begin that returns before the secret is sent: close it then. Until that the turn is not parked.
+	// nil: Begin has sent it when it returns.
 	Sent <-chan struct{}
 }
 

@@ -23,12 +23,13 @@ func Proof() bool { return os.Getenv("TURNSTILE_PROOF") == "true" }
 func Sampled(number, every int) bool { return Proof() || number%every == 0 }
 
 // Unraced skips a test under the race detector, which makes it several times slower and cannot find
-// more: the test computes much in one goroutine, or repeats other tests. `make cases` runs it.
+// more: the test computes much in one goroutine, or repeats other tests. `.ci/cases.sh unraced` runs it in the gate,
+// `make cases` with all of its cases.
 func Unraced(t testing.TB) {
 	t.Helper()
 	NotQuick(t)
 	if raced() {
-		t.Skip("runs without -race, in make cases")
+		t.Skip("runs without -race, in .ci/cases.sh")
 	}
 }
 

@@ -16,8 +16,7 @@ const reserve = 256
 type key struct{}
 
 // Mark marks a connection that is one too many, or closes it if even those are too many. The system gives a
-// connection the lowest free number, so all lower ones are taken.
-// It is for http.Server.ConnContext.
+// connection the lowest free number, so all lower ones are taken. It is for http.Server.ConnContext.
 func Mark(ctx context.Context, conn net.Conn) context.Context {
 	var files syscall.Rlimit
 	tcp, ok := conn.(syscall.Conn)
@@ -37,8 +36,8 @@ func Mark(ctx context.Context, conn net.Conn) context.Context {
 	return context.WithValue(ctx, key{}, number >= files.Cur-kept)
 }
 
-// Is reports whether a request's connection is one too many. Refuse the request, and close the connection.
-func Is(r *http.Request) bool {
+// TooMany reports whether a request's connection is one too many. Refuse the request, and close the connection.
+func TooMany(r *http.Request) bool {
 	over, _ := r.Context().Value(key{}).(bool)
 	return over
 }

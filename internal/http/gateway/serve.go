@@ -36,7 +36,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	switch {
-	case crowd.Is(r):
+	case crowd.TooMany(r):
 		h.Set("Connection", "close")
 		g.seldom.Do(func() {
 			g.log.Warn("too many connections: new ones get 503 overloaded; raise the limit of file descriptors (ulimit -n, LimitNOFILE=)")

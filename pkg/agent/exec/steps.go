@@ -43,14 +43,14 @@ type steps struct {
 	starting sync.WaitGroup // of the starts that are not stored
 	mu       sync.Mutex
 	begun    map[string]agent.StepSpec // without an end, by key
-	heed     []func()                  // called when a step has begun
+	told     []func()                  // see whenOneBegins
 }
 
-// whenOneBegins has a function called when a later line's step has begun.
+// whenOneBegins calls do, perhaps several times, when a step has begun whose line is still to come.
 func (s *steps) whenOneBegins(do func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.heed = append(s.heed, do)
+	s.told = append(s.told, do)
 }
 
 // start begins a step. It returns once the step is announced, so that steps keep their order, and the starts
@@ -65,10 +65,18 @@ func (s *steps) start(l line) error {
 		Key: l.Key, Name: l.Name, CallID: l.CallID, Input: l.Input, Safe: l.Safe, RunAgain: l.RunAgain, Hidden: l.Hidden,
 		Permit: func(context.Context) error { announce(); return nil }, // it comes between the announcement and the start
 	}
+	s.mu.Lock()
+	before := s.told
+	s.mu.Unlock()
 	s.starting.Add(1)
 	s.open.Go(func() {
 		defer s.count.Add(-1)
 		record := s.begin(spec)
+		if record.State != stateRefused {
+			for _, do := range before {
+				do()
+			}
+		}
 		announce()
 		s.starting.Done()
 		s.write(stepLine{"step", record})
@@ -82,15 +90,11 @@ func (s *steps) begin(spec agent.StepSpec) agent.StepRecord {
 	if err != nil {
 		return agent.StepRecord{Key: spec.Key, State: stateRefused, Error: err.Error()}
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if record.State != agent.StepDone {
+		s.mu.Lock()
+		defer s.mu.Unlock()
 		s.begun[spec.Key] = spec
 	}
-	for _, do := range s.heed {
-		do()
-	}
-	s.heed = nil
 	return record
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -132,23 +133,28 @@ for i in 1 2 3 4 5 6 7 8 9; do read value; done; echo '{"type":"result","text":"
 	}
 }
 
-// The secret is sent when a step begins after the line with it.
+// The secret is sent when a step begins whose line came after it.
 func TestSecretIsSentInAStep(t *testing.T) {
 	t.Parallel()
-	waits, began := make(chan agent.Wait), make(chan string, 9)
+	waits, began, begins := make(chan agent.Wait), make(chan string, 9), make(chan struct{})
 	s := &steps{ctx: t.Context(), w: lineWriter(began), begun: map[string]agent.StepSpec{}, turn: &agent.Turn{Host: agent.Host{
-		StartStep: func(_ context.Context, s agent.StepSpec) (agent.StepRecord, error) {
+		StartStep: func(ctx context.Context, s agent.StepSpec) (agent.StepRecord, error) {
+			expect.OK(t, s.Permit(ctx))
+			if s.Key == "before" {
+				<-begins
+			}
 			return agent.StepRecord{Key: s.Key}, nil
 		},
 	}}}
-	a := &asking{ctx: t.Context(), w: lineWriter(began), steps: s, turn: &agent.Turn{Host: agent.Host{
+	a := &asking{ctx: t.Context(), w: io.Discard, steps: s, turn: &agent.Turn{Host: agent.Host{
 		Wait: func(_ context.Context, w agent.Wait) (json.RawMessage, error) { waits <- w; return nil, nil },
 	}}}
 	expect.OK(t, s.start(line{Key: "before"}))
-	expect.Received(t, "the step before", began)
 	expect.OK(t, a.wait(line{Key: "payment"}))
 	w := expect.Received(t, "the wait", waits)
 	expect.OK(t, w.Begin(t.Context(), "5e88"))
+	close(begins)
+	expect.Received(t, "the step before", began)
 	select {
 	case <-w.Sent:
 		t.Error("sent before a step")
