@@ -21,10 +21,10 @@ func TestPageCountsTheCore(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []struct{ what, of, in string }{
-		{"sends", ".", ""},
-		{"runs turns", "./pkg/worker", ""},
-		{"operates", "./pkg/admin", ""},
-		{"core", "./pkg/worker", "internal/protocol"},
+		{"a program that sends", ".", ""},
+		{"a program that runs turns", "./pkg/worker", ""},
+		{"a program that operates", "./pkg/admin", ""},
+		{"the core, in each of them", "./pkg/worker", "internal/protocol"},
 	} {
 		row := regexp.MustCompile(fmt.Sprintf(`(?m)^\| %s \|.*\| ([\d,]+) \|$`, c.what)).FindSubmatch(page)
 		if row == nil {
