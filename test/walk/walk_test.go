@@ -52,7 +52,8 @@ func TestCompareAllowsTheMargin(t *testing.T) {
 		{Totals{200 - margin, 9}, true},
 		{Totals{201 + margin, 9}, false},
 		{Totals{199 - margin, 9}, false},
-		{Totals{200, 10}, false},
+		{Totals{200, 9 + packageMargin}, true},
+		{Totals{200, 10 + packageMargin}, false},
 	} {
 		if err := page.Compare(c.measured); (err == nil) != c.right {
 			t.Errorf("%+v: %v", c.measured, err)
