@@ -1,5 +1,12 @@
 package main
 
+import (
+	"context"
+	"time"
+
+	"turnstile"
+)
+
 // The exit codes.
 const (
 	exitOK          = 0
@@ -35,3 +42,29 @@ func (f failure) Error() string { return f.text }
 
 // usage is bad usage or input.
 func usage(err error) failure { return failure{code: exitUsage, text: err.Error()} }
+
+// noWorkerAfter is when the check for a running worker begins. The check takes another second and a
+// half if none is running, so the hint comes after 3 s.
+const noWorkerAfter = 1500 * time.Millisecond
+
+// hintNoWorker calls say if no worker is running and the wait still lasts. stop ends the check and
+// waits for it.
+func hintNoWorker(ctx context.Context, client *turnstile.Client, say func()) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(noWorkerAfter):
+		}
+		if has, err := client.HasWorker(ctx); !has && err == nil {
+			say()
+		}
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
+}

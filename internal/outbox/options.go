@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -60,12 +61,12 @@ const longestPauses = 24
 const leaseTimeouts = 3
 
 func (o Options) withDefaults() Options {
-	setDefault(&o.Concurrency, 64)
-	setDefault(&o.Timeout, 15*time.Second)
-	setDefault(&o.Poll, 500*time.Millisecond)
-	setDefault(&o.RetryBackoff, time.Second)
-	setDefault(&o.LongestBackoff, 15*time.Minute)
-	setDefault(&o.BreakerPause, 5*time.Second)
+	o.Concurrency = cmp.Or(o.Concurrency, 64)
+	o.Timeout = cmp.Or(o.Timeout, 15*time.Second)
+	o.Poll = cmp.Or(o.Poll, 500*time.Millisecond)
+	o.RetryBackoff = cmp.Or(o.RetryBackoff, time.Second)
+	o.LongestBackoff = cmp.Or(o.LongestBackoff, 15*time.Minute)
+	o.BreakerPause = cmp.Or(o.BreakerPause, 5*time.Second)
 	if o.Observer == nil {
 		o.Observer = noObserver{}
 	}
@@ -74,12 +75,6 @@ func (o Options) withDefaults() Options {
 	}
 	o.Logger = o.Logger.With("component", "deliveries")
 	return o
-}
-
-func setDefault[T int | time.Duration](v *T, def T) {
-	if *v == 0 {
-		*v = def
-	}
 }
 
 func (o Options) validate() error {

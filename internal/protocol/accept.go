@@ -1,15 +1,19 @@
 package protocol
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"turnstile/internal/protocol/rediskey"
 	"turnstile/internal/protocol/scripts"
 	"turnstile/internal/protocol/wire"
+	"turnstile/internal/redis/redisconn"
 	"turnstile/internal/redis/script"
 	"turnstile/pkg/session"
 )
@@ -146,4 +150,37 @@ func followupEntry(m wire.Message) (string, error) {
 		return "", fmt.Errorf("encode follow-up: %w", err)
 	}
 	return string(text), nil
+}
+
+// Admit reports whether a message may wait, if all sessions together may have most waiting
+// messages. A message for a session with an owner, or one that is stored already, may always wait.
+// lua/admit.lua.
+func Admit(ctx context.Context, rdb redis.UniversalClient, sessionKey, taskID string, most int) (ok bool, err error) {
+	k := rediskey.For(sessionKey)
+	call := scripts.Admit.Call([]string{rediskey.Waiting}, scripts.AdmitArgs{Most: int64(most)})
+	var owned, known *redis.IntCmd
+	err = script.Pipeline(ctx, rdb, []*script.Call{call}, func(p redis.Pipeliner) {
+		owned, known = p.Exists(ctx, k.Sentinel()), p.Exists(ctx, k.Task(taskID))
+	})
+	if err == nil {
+		err = call.Err
+	}
+	if err != nil {
+		return false, Unchanged(err, true)
+	}
+	return scripts.Admit.Result(call).May || owned.Val() > 0 || known.Val() > 0, nil
+}
+
+type unchangedError struct{ error }
+
+func (e unchangedError) Unwrap() error        { return e.error }
+func (e unchangedError) Is(target error) bool { return target == session.ErrUnchanged }
+
+// Unchanged marks the error of a call's first change as session.ErrUnchanged if the error, or
+// surely, says that nothing was changed.
+func Unchanged(err error, surely bool) error {
+	if err != nil && (surely || redisconn.Unchanged(err)) {
+		return unchangedError{err}
+	}
+	return err
 }

@@ -3,11 +3,13 @@ package protocol
 import (
 	"context"
 	"encoding/json"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/protocol/rediskey"
+	"turnstile/internal/redis/script"
 )
 
 // mostBy bounds a name in an audit, in bytes: so a thousand lines have about 256 KiB. A decision's has up to
@@ -41,4 +43,11 @@ func Audit(ctx context.Context, rdb redis.UniversalClient, sessionKey string) ([
 		}
 	}
 	return all, nil
+}
+
+// ScriptName returns the move of a script's SHA-1, which MONITOR and SLOWLOG show: "claim",
+// "finish". It returns "" for a script of another program.
+func ScriptName(sha string) string {
+	s, _ := script.BySHA(sha)
+	return strings.TrimSuffix(s.Name, "_fast")
 }

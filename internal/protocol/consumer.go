@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -168,34 +169,27 @@ func (c Config) withDefaults() Config {
 	if c.Unserved == nil {
 		c.Unserved = func(string, string, bool) bool { return false }
 	}
-	setDefault(&c.SentinelTTL, 15*time.Second)
+	c.SentinelTTL = cmp.Or(c.SentinelTTL, 15*time.Second)
 	c.Line = wire.Over(c.Line, wire.DefaultQueueSettings())
-	setDefault(&c.StuckLimit, 3)
-	setDefault(&c.CrashPolicy, CrashResume)
+	c.StuckLimit = cmp.Or(c.StuckLimit, 3)
+	c.CrashPolicy = cmp.Or(c.CrashPolicy, CrashResume)
 	c.Limits = c.Limits.WithDefaults()
-	setDefault(&c.TurnMessages, 500)
-	setDefault(&c.TurnBytes, 4<<20)
-	setDefault(&c.EventsBytes, 8<<20)
-	setDefault(&c.EventsCap, max(1000, c.EventsBytes/(8<<20/1000)))
-	setDefault(&c.TranscriptBytes, 64<<20)
-	setDefault(&c.TranscriptCap, max(2000, c.TranscriptBytes/(64<<20/2000)))
-	setDefault(&c.HistoryBytes, 16<<20)
-	setDefault(&c.TranscriptTTL, 30*24*time.Hour)
-	setDefault(&c.SessionTTL, 30*24*time.Hour)
-	setDefault(&c.ArchiveTTL, 90*24*time.Hour)
-	setDefault(&c.RecoveryRate, 50)
+	c.TurnMessages = cmp.Or(c.TurnMessages, 500)
+	c.TurnBytes = cmp.Or(c.TurnBytes, 4<<20)
+	c.EventsBytes = cmp.Or(c.EventsBytes, 8<<20)
+	c.EventsCap = cmp.Or(c.EventsCap, max(1000, c.EventsBytes/(8<<20/1000)))
+	c.TranscriptBytes = cmp.Or(c.TranscriptBytes, 64<<20)
+	c.TranscriptCap = cmp.Or(c.TranscriptCap, max(2000, c.TranscriptBytes/(64<<20/2000)))
+	c.HistoryBytes = cmp.Or(c.HistoryBytes, 16<<20)
+	c.TranscriptTTL = cmp.Or(c.TranscriptTTL, 30*24*time.Hour)
+	c.SessionTTL = cmp.Or(c.SessionTTL, 30*24*time.Hour)
+	c.ArchiveTTL = cmp.Or(c.ArchiveTTL, 90*24*time.Hour)
+	c.RecoveryRate = cmp.Or(c.RecoveryRate, 50)
 	return c
 }
 
 // DefaultIdempotencyTTL is the default of Accept.IdempotencyTTL.
 const DefaultIdempotencyTTL = 24 * time.Hour
-
-func setDefault[T comparable](v *T, def T) {
-	var zero T
-	if *v == zero {
-		*v = def
-	}
-}
 
 // inFlight is how many requests of all claims are in flight before further ones share a round trip.
 // Three keep Redis busy while replies travel, and the batches large.

@@ -37,3 +37,15 @@ func (e Erase) Do(ctx context.Context, rdb script.Client) (state string, why Kep
 	})
 	return string(r.Status), Kept{int(r.Promised), int(r.Stored), r.At}, err
 }
+
+// Forget deletes the record of a session that was not used for ttl, and reports whether it did.
+// lua/forget.lua.
+func Forget(ctx context.Context, rdb script.Client, sessionKey, transcriptID string, now time.Time, ttl time.Duration) (gone bool, err error) {
+	r, err := scripts.Forget.Run(ctx, rdb, scripts.ForgetKeys(scripts.KeysOf(sessionKey, transcriptID, now)), scripts.ForgetArgs{Age: ttl.Milliseconds()})
+	return r.Gone, err
+}
+
+// Keys returns a session's keys, without the tasks.
+func Keys(session, transcriptID string, now time.Time) []string {
+	return scripts.EraseKeys(scripts.KeysOf(session, transcriptID, now))
+}

@@ -1,6 +1,8 @@
 package protocol
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -192,3 +194,14 @@ func parseHeader(b []byte) (name, value string) {
 
 // defaultTimeout is asynq.Client's default timeout of a task. Only a stock asynq.Server uses it.
 const defaultTimeout = 30 * time.Minute
+
+// marshal is json.Marshal without the escapes for HTML.
+func marshal(v any) (string, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return "", err
+	}
+	return string(bytes.TrimRight(b.Bytes(), "\n")), nil
+}

@@ -268,10 +268,10 @@ func inState(b *actors.Bench, state session.MessageState) (running bool) {
 // states are the constants of session.MessageState that a stored message can have.
 func states(t *testing.T) (all []session.MessageState) {
 	t.Helper()
-	file, err := parser.ParseFile(token.NewFileSet(), "../session/message_state.go", nil, 0)
+	file, err := parser.ParseFile(token.NewFileSet(), "../session/message.go", nil, 0)
 	expect.OK(t, err)
 	ast.Inspect(file, func(n ast.Node) bool {
-		if v, ok := n.(*ast.ValueSpec); ok {
+		if v, ok := n.(*ast.ValueSpec); ok && fmt.Sprint(v.Type) == "MessageState" {
 			text, err := strconv.Unquote(v.Values[0].(*ast.BasicLit).Value)
 			expect.OK(t, err)
 			all = append(all, session.MessageState(text))

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync"
 
 	"turnstile/pkg/session"
 )
@@ -197,3 +198,45 @@ type userError struct {
 }
 
 func (u *userError) Unwrap() error { return u.error }
+
+// Event is one thing that an agent did in a turn.
+type Event struct {
+	Type   session.EventType `json:"type"` // EventText to EventState; a worker leaves others out
+	Text   string            `json:"text,omitempty"`
+	Name   string            `json:"name,omitempty"`    // the tool's name
+	CallID string            `json:"call_id,omitempty"` // ties tool_end to its tool_start
+	Input  json.RawMessage   `json:"input,omitempty"`
+	Output json.RawMessage   `json:"output,omitempty"`
+	Error  string            `json:"error,omitempty"` // of a tool that failed
+	Usage  *session.Usage    `json:"usage,omitempty"`
+	Data   json.RawMessage   `json:"data,omitempty"`
+	Client bool              `json:"-"` // in tool_start: a call of a session.Function
+}
+
+// Steer is a message that arrived while a turn runs and may join it.
+//
+// An agent receives from Turn.Steers where it can take a message in, between two tools for example,
+// and then calls Accept. It need not receive at all. A message that it has not accepted when Run
+// returns goes back into the session's queue and becomes another turn, so none is lost.
+type Steer struct {
+	Message session.Message
+	accept  func()
+}
+
+// NewSteer makes a Steer for a program that fills Host.Steers. accept may be nil. It is called at
+// most once, from any goroutine of the agent. It must not block for long.
+func NewSteer(m session.Message, accept func()) Steer {
+	if accept != nil {
+		accept = sync.OnceFunc(accept)
+	}
+	return Steer{m, accept}
+}
+
+// Accept reports that the agent has the message. The message then belongs to the turn and shares
+// its outcome. Its text becomes an entry of the transcript at this point, after the events so far.
+// Accept must be called before Run returns. Calling it again does nothing.
+func (s Steer) Accept() {
+	if s.accept != nil {
+		s.accept()
+	}
+}

@@ -37,3 +37,6 @@ func (l Limits) WithDefaults() Limits {
 		Outbox: cmp.Or(l.Outbox, 1000), Destination: cmp.Or(l.Destination, 1_000_000),
 	}
 }
+
+// NoLimit as a number or a duration of a Config means that there is no limit, where the field allows it.
+const NoLimit = -1

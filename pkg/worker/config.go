@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -216,40 +217,33 @@ func (c Config) withDefaults() Config {
 	if c.Name == "" {
 		c.Name = agreement.NewName()
 	}
-	setDefault(&c.Concurrency, 10)
-	setDefault(&c.Keep.Results, time.Hour)
-	setDefault(&c.Keep.TranscriptBytes, 64<<20)
-	setDefault(&c.Keep.EventBytes, 8<<20)
-	setDefault(&c.AgentTimeout, 10*time.Minute)
-	setDefault(&c.AskTimeout, 5*time.Minute)
-	setDefault(&c.ParkAfter, 30*time.Second)
-	setDefault(&c.ParkedCap, 100_000)
-	setDefault(&c.DrainTimeout, time.Minute)
-	setDefault(&c.MaxAttempts, 3)
-	setDefault(&c.RetryBackoff, time.Second)
-	setDefault(&c.SweepInterval, 15*time.Second)
-	setDefault(&c.WarmAgents, c.Concurrency)
-	setDefault(&c.WaitingAgents, c.Concurrency)
-	setDefault(&c.WarmTTL, time.Hour)
-	setDefault(&c.shareTurns, shareTurns)
-	setDefault(&c.shareTime, shareTime)
-	setDefault(&c.checkpointInterval, checkpointInterval)
-	setDefault(&c.resumeFreshness, resumeFreshness)
-	setDefault(&c.stuckAfter, stuckAfter)
-	setDefault(&c.agentPause, backoff.Backoff{First: time.Second, Longest: time.Minute})
+	c.Concurrency = cmp.Or(c.Concurrency, 10)
+	c.Keep.Results = cmp.Or(c.Keep.Results, time.Hour)
+	c.Keep.TranscriptBytes = cmp.Or(c.Keep.TranscriptBytes, 64<<20)
+	c.Keep.EventBytes = cmp.Or(c.Keep.EventBytes, 8<<20)
+	c.AgentTimeout = cmp.Or(c.AgentTimeout, 10*time.Minute)
+	c.AskTimeout = cmp.Or(c.AskTimeout, 5*time.Minute)
+	c.ParkAfter = cmp.Or(c.ParkAfter, 30*time.Second)
+	c.ParkedCap = cmp.Or(c.ParkedCap, 100_000)
+	c.DrainTimeout = cmp.Or(c.DrainTimeout, time.Minute)
+	c.MaxAttempts = cmp.Or(c.MaxAttempts, 3)
+	c.RetryBackoff = cmp.Or(c.RetryBackoff, time.Second)
+	c.SweepInterval = cmp.Or(c.SweepInterval, 15*time.Second)
+	c.WarmAgents = cmp.Or(c.WarmAgents, c.Concurrency)
+	c.WaitingAgents = cmp.Or(c.WaitingAgents, c.Concurrency)
+	c.WarmTTL = cmp.Or(c.WarmTTL, time.Hour)
+	c.shareTurns = cmp.Or(c.shareTurns, shareTurns)
+	c.shareTime = cmp.Or(c.shareTime, shareTime)
+	c.checkpointInterval = cmp.Or(c.checkpointInterval, checkpointInterval)
+	c.resumeFreshness = cmp.Or(c.resumeFreshness, resumeFreshness)
+	c.stuckAfter = cmp.Or(c.stuckAfter, stuckAfter)
+	c.agentPause = cmp.Or(c.agentPause, backoff.Backoff{First: time.Second, Longest: time.Minute})
 	c.MessageMaxAge = max(c.MessageMaxAge, 0)
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
 	c.Logger = c.Logger.With("worker", c.Name)
 	return c
-}
-
-func setDefault[T comparable](v *T, def T) {
-	var zero T
-	if *v == zero {
-		*v = def
-	}
 }
 
 func (c Config) validate() error {

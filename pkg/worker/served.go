@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -59,8 +60,8 @@ func newServed(a agent.Agent, c Config) (servedAgents, error) {
 		case twice:
 			return s, fmt.Errorf("worker: Config.Agents: agent %q is there twice", n.Name)
 		}
-		setDefault(&n.Timeout, c.AgentTimeout)
-		setDefault(&n.AskTimeout, c.AskTimeout)
+		n.Timeout = cmp.Or(n.Timeout, c.AgentTimeout)
+		n.AskTimeout = cmp.Or(n.AskTimeout, c.AskTimeout)
 		add(n.Name, n.Agent, n.Timeout, n.AskTimeout, n.Approvers)
 		sessions[n.Name] = n.Sessions
 	}

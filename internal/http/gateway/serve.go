@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"turnstile/docs"
 	"turnstile/internal/http/crowd"
 )
 
@@ -92,4 +93,12 @@ func (g *Gateway) share(w http.ResponseWriter, r *http.Request) bool {
 	h.Set("Access-Control-Max-Age", "600")
 	w.WriteHeader(http.StatusNoContent)
 	return true
+}
+
+// serveDocument serves the contract.
+func serveDocument(w http.ResponseWriter, _ *Request) error {
+	w.Header().Set("Content-Type", "application/yaml")
+	allowWrite(w)
+	_, _ = w.Write(docs.OpenAPI) // it fails only if the client went away
+	return nil
 }

@@ -2,10 +2,80 @@
 // lack: tickets, temporary sessions, the events of all sessions, and the day's tokens.
 package store
 
-import "github.com/redis/go-redis/v9"
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"turnstile/internal/protocol"
+	"turnstile/internal/protocol/rediskey"
+	"turnstile/internal/protocol/stream"
+	"turnstile/internal/redis/script"
+	"turnstile/pkg/session"
+)
 
 // Store makes the calls. It is safe for concurrent use and has nothing to close.
 type Store struct{ rdb redis.UniversalClient }
 
 // New returns a store. It shares rdb, which the caller closes.
 func New(rdb redis.UniversalClient) *Store { return &Store{rdb} }
+
+// DropResult deletes a message whose result is kept, with its text, and reports whether it was there. The transcript
+// keeps what the message and its turn have said.
+func (s *Store) DropResult(ctx context.Context, sessionKey, id string) (bool, error) {
+	there, err := protocol.DiscardResult(ctx, s.rdb, sessionKey, rediskey.TaskID(sessionKey, id))
+	if err != nil {
+		return false, fmt.Errorf("drop the result of message %s of %s: %w", id, sessionKey, err)
+	}
+	return there, nil
+}
+
+// Created returns when a session's record was made, by Redis' clock. Zero: the session is unknown.
+func (s *Store) Created(ctx context.Context, sessionKey string) (at time.Time, err error) {
+	ms, err := s.rdb.HGet(ctx, rediskey.For(sessionKey).Record(), "created_at").Int64()
+	switch {
+	case errors.Is(err, redis.Nil):
+		return at, nil
+	case err != nil:
+		return at, fmt.Errorf("read session %s: %w", sessionKey, err)
+	}
+	return time.UnixMilli(ms), nil
+}
+
+// TokensToday returns the input and output tokens that the agents of all workers have reported today, in
+// UTC by Redis' clock. It is nil if there are none, or if the Redis user may not read them. Each worker
+// writes its count once a second, so a killed worker's last tokens are missing.
+func (s *Store) TokensToday(ctx context.Context) (*session.Usage, error) {
+	now, err := s.rdb.Time(ctx).Result()
+	if err != nil {
+		return nil, fmt.Errorf("read the day's tokens: %w", err)
+	}
+	read := s.rdb.HMGet(ctx, rediskey.Tokens(now), "input", "output")
+	switch err := read.Err(); {
+	case redis.HasErrorPrefix(err, "NOPERM"):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("read the day's tokens: %w", err)
+	}
+	stored := script.HashFields(read)
+	used := session.Usage{InputTokens: stored.Int("input"), OutputTokens: stored.Int("output")}
+	if used == (session.Usage{}) {
+		return nil, nil
+	}
+	return &used, nil
+}
+
+// LastEventID returns the ID of a session's last event, "" if there is none. The error wraps
+// session.ErrInvalid if the key is wrong.
+func (s *Store) LastEventID(ctx context.Context, sessionKey string) (string, error) {
+	return stream.LastEventID(ctx, s.rdb, sessionKey)
+}
+
+// LastEventIDAt is LastEventID as it was at a time of Redis' clock in ms, as far as the stream still has
+// the events of that time.
+func (s *Store) LastEventIDAt(ctx context.Context, sessionKey string, ms int64) (string, error) {
+	return stream.LastEventIDAt(ctx, s.rdb, sessionKey, ms)
+}

@@ -2,6 +2,9 @@ package command
 
 import (
 	"context"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -106,4 +109,16 @@ func (c *Command) Supervise(ctx context.Context, w Watch) (was Watched) {
 			c.Interrupt(w.Grace)
 		}
 	}
+}
+
+// Contained returns the error of f. It turns a panic in f into an error and logs the stack:
+// output of one agent must not end the process, which also runs other agents' turns.
+func Contained(logger *slog.Logger, f func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			logger.Error("reading the agent's output panicked", "panic", p, "stack", string(debug.Stack()))
+			err = fmt.Errorf("reading it panicked: %v", p)
+		}
+	}()
+	return f()
 }

@@ -190,3 +190,39 @@ func QueueNames(sessions []string) []any {
 	}
 	return names
 }
+
+// InOrder sends the commands of each step before those of the next. A single Redis gets all steps
+// in one pipeline. On a Cluster the parts of a pipeline go to their nodes at once, so InOrder waits
+// for each step, and returns at the first error.
+func InOrder(ctx context.Context, rdb redis.Cmdable, steps ...func(redis.Pipeliner)) error {
+	_, single := rdb.(*redis.Client)
+	for i := range steps {
+		_, err := rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+			if !single {
+				steps[i](p)
+				return nil
+			}
+			for _, step := range steps {
+				step(p)
+			}
+			return nil
+		})
+		if err != nil || single {
+			return err
+		}
+	}
+	return nil
+}
+
+// NeedAttention enters sessions into the index of those that a person may have to look at: with an
+// open question or dead letters, paused or suspended, or with an agent that no worker runs. now is Redis' clock in ms.
+//
+// The index may have too many sessions, so readers check each. A failed call does no harm: the
+// sweep adds missing sessions, and removes others unless their time has changed.
+func NeedAttention(ctx context.Context, rdb redis.Cmdable, now int64, sessions ...string) error {
+	members := make([]redis.Z, len(sessions))
+	for i, s := range sessions {
+		members[i] = redis.Z{Score: float64(now), Member: s}
+	}
+	return rdb.ZAdd(ctx, rediskey.Attention, members...).Err()
+}

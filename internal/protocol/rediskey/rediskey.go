@@ -7,6 +7,8 @@
 package rediskey
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"strings"
 	"time"
 )
@@ -160,3 +162,32 @@ func (s Session) Task(id string) string { return s.TaskPrefix() + id }
 
 // TaskPrefix plus a task ID is a task's key.
 func (s Session) TaskPrefix() string { return s.asynq + "t:" }
+
+// Lock holds the key names of one lock of pkg/lockguard. They share the hash tag {NAME}. No
+// lock's name starts with "session:", because sessions have their own sentinel and run under
+// {session:KEY}.
+type Lock struct{ own string }
+
+// ForLock names the keys of a lock.
+func ForLock(name string) Lock { return Lock{own: "turnstile:{" + name + "}:"} }
+
+func (l Lock) Sentinel() string { return l.own + "sentinel" } // STRING token, with a TTL
+func (l Lock) Run() string      { return l.own + "run" }      // STRING owner and fencing token; outlives the claim
+func (l Lock) Waiters() string  { return l.own + "waiters" }  // ZSET token -> place in the queue
+func (l Lock) Waiting() string  { return l.own + "waiting" }  // HASH token -> the waiter's registration
+func (l Lock) Released() string { return l.own + "released" } // STRING token that released last, for the rest of its TTL
+
+// Grants is the PUBSUB channel on which the waiters of one process are notified that they have a
+// lock.
+func Grants(guard string) string { return "turnstile:grants:" + guard }
+
+// IDPrefix starts every asynq task ID and turn ID of a session: 8 hex digits of the key's hash
+// and a dash. asynqmon's Cancel publishes a bare task ID to every worker, so the ID must identify
+// its session.
+func IDPrefix(key string) string {
+	sum := sha256.Sum256([]byte(key))
+	return hex.EncodeToString(sum[:4]) + "-"
+}
+
+// TaskID is the asynq task ID of a message.
+func TaskID(key, messageID string) string { return IDPrefix(key) + messageID }

@@ -1,6 +1,13 @@
 package redisconn
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"time"
+
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
@@ -68,4 +75,38 @@ func (t target) client(opts []Option) redis.UniversalClient {
 		simple.Network = "unix"
 	}
 	return redis.NewClient(simple)
+}
+
+// dialTimeout is below the 5 s that callers wait for Redis, so that they learn why it was not reached.
+const dialTimeout = 4 * time.Second
+
+// errUnresolved is the error of a dial during which the name server did not respond in time.
+var errUnresolved = errors.New("the name server did not respond in time")
+
+type dialFunc func(ctx context.Context, network, addr string) (net.Conn, error)
+
+// resolving marks dials that fail with errUnresolved. That is not a net.Error: go-redis would dial again until
+// its caller's time is over, and return only that.
+func resolving(dial dialFunc) dialFunc {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := dial(ctx, network, addr)
+		var dns *net.DNSError
+		if errors.As(err, &dns) && dns.Timeout() {
+			return nil, fmt.Errorf("%w: %s", errUnresolved, err.Error())
+		}
+		return conn, err
+	}
+}
+
+// LogTo sends the Redis client library's log, mostly about connections, to logger at level debug,
+// for the whole process. Without it the library writes to stderr in another format.
+func LogTo(logger *slog.Logger) { redis.SetLogger(slogger{logger}) }
+
+type slogger struct{ *slog.Logger }
+
+// Printf implements the library's interface.
+func (l slogger) Printf(ctx context.Context, format string, args ...any) {
+	if l.Enabled(ctx, slog.LevelDebug) {
+		l.DebugContext(ctx, "redis client", "text", oneLine(fmt.Sprintf(format, args...)))
+	}
 }

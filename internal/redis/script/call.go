@@ -3,9 +3,11 @@ package script
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"turnstile/internal/backoff"
 	"turnstile/internal/redis/redisconn"
 )
 
@@ -177,6 +179,22 @@ func (b *Batcher) distribute(ctx context.Context, c *command) {
 		call.Unsure = c.unsure
 		if call.Err = err; err == nil {
 			call.Result = resultOf(results[i])
+		}
+	}
+}
+
+// Repeat repeats call, with a growing pause, while its error may pass and until ctx ends. Then
+// the error wraps the cause of ctx's end and call's last error.
+func Repeat(ctx context.Context, call func() error) error {
+	pauses := backoff.Backoff{First: 10 * time.Millisecond, Longest: 500 * time.Millisecond}
+	for failures := 1; ; failures++ {
+		err := call()
+		if err == nil || !redisconn.MayPass(err) {
+			return err
+		}
+		pauses.Wait(ctx.Done(), failures)
+		if ctx.Err() != nil {
+			return fmt.Errorf("%w (last error: %w)", context.Cause(ctx), err)
 		}
 	}
 }

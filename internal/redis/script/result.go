@@ -60,3 +60,9 @@ func (r Result) List(i int) Result {
 	}
 	return nil
 }
+
+// Number reads a number that Redis stores as text. Anything else is 0.
+func Number(s string) int64 {
+	n, _ := strconv.ParseInt(s, 10, 64)
+	return n
+}

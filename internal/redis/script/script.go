@@ -1,6 +1,7 @@
 package script
 
 import (
+	_ "embed"
 	"sync"
 
 	"github.com/redis/go-redis/v9"
@@ -68,3 +69,10 @@ func All() []Text {
 	}
 	return list
 }
+
+//go:embed prelude.lua
+var prelude string
+
+// Prelude returns the Lua text that starts every script of Turnstile: now_ms(), int(n),
+// next_fence(stored, now) and owns(sentinel_key, token). It ends with a newline.
+func Prelude() string { return prelude }
