@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"turnstile/internal/text/pattern"
 )
 
 // The words of Question.Approvers that are no patterns.
@@ -37,20 +39,16 @@ func (q Question) MayDecide(who string) bool {
 	})
 }
 
-// fitsPattern reports whether a text fits a pattern, in which * stands for any characters but a slash.
-func fitsPattern(pattern, text string) bool {
-	first, rest, more := strings.Cut(pattern, "*")
-	text, ok := strings.CutPrefix(text, first)
-	if !ok || !more {
-		return ok && text == ""
+// fitsPattern reports whether a sender fits a pattern, in which * stands for any characters but a slash.
+func fitsPattern(approver, who string) bool {
+	patterns, parts := strings.Split(approver, "/"), strings.Split(who, "/")
+	if len(patterns) != len(parts) {
+		return false
 	}
-	for i := 0; i <= len(text); i++ {
-		if fitsPattern(rest, text[i:]) {
-			return true
-		}
-		if i < len(text) && text[i] == '/' {
-			break
+	for i, p := range patterns {
+		if !pattern.Fits(p, parts[i]) {
+			return false
 		}
 	}
-	return false
+	return true
 }

@@ -24,9 +24,10 @@ var rooms = []room{
 	// Leaves: text from outside, pauses, the version, and the types that users see.
 	{"internal/text/boundedjson", ""},
 	{"internal/text/printable", ""},
+	{"internal/text/pattern", ""},
 	{"internal/backoff", ""},
 	{"internal/version", ""},
-	{"pkg/session", ""},
+	{"pkg/session", "internal/text/pattern"},
 	{"internal/text/strictjson", "internal/text/boundedjson internal/text/printable pkg/session"},
 	// Redis: connections, scripts, the servers of worker --dev.
 	{"internal/redis/redisconn", ""},
@@ -72,7 +73,7 @@ var rooms = []room{
 	{"docs", ""},
 	{"internal/http/crowd", ""},
 	{"internal/http/store", "pkg/session internal/redis/script internal/protocol/rediskey internal/protocol/index internal/protocol/stream internal/protocol internal/protocol/maintenance"},
-	{"internal/http/gateway", "pkg/session internal/text/strictjson internal/redis/redisconn internal/protocol/wire internal/outbox pkg/admin internal/chat/slash . internal/chat/receipt docs internal/http/crowd internal/http/store"},
+	{"internal/http/gateway", "pkg/session internal/text/pattern internal/text/strictjson internal/redis/redisconn internal/protocol/wire internal/outbox pkg/admin internal/chat/slash . internal/chat/receipt docs internal/http/crowd internal/http/store"},
 	{"internal/http/board", "internal/text/boundedjson internal/text/printable pkg/session pkg/admin . internal/http/gateway"},
 	{"internal/http/openai", "internal/text/boundedjson pkg/session internal/protocol/agents internal/protocol/stream pkg/admin . internal/chat/receipt internal/http/store internal/http/gateway"},
 	// What a program has around its work, and the programs.

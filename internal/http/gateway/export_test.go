@@ -42,9 +42,6 @@ func Meanings() map[Code]int {
 	return all
 }
 
-// Matches is the rule of a token's patterns.
-var Matches = matches
-
 // OpenStreams is how many streams are open.
 func (g *Gateway) OpenStreams() int {
 	g.streams.mu.Lock()

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"turnstile/internal/text/pattern"
 	"turnstile/internal/text/strictjson"
 	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
@@ -48,7 +49,7 @@ type Token struct {
 
 // Sees reports whether a session exists for the token.
 func (t Token) Sees(sessionKey string) bool {
-	return slices.ContainsFunc(t.sessions, func(pattern string) bool { return matches(pattern, sessionKey) })
+	return slices.ContainsFunc(t.sessions, func(p string) bool { return pattern.Fits(p, sessionKey) })
 }
 
 // May reports whether the token has a permission.
@@ -86,23 +87,6 @@ func (t Token) ended(o session.Outcome) *session.Outcome {
 		return &session.Outcome{Session: o.Session, ID: o.ID, Status: o.Status}
 	}
 	return t.told(o)
-}
-
-// matches reports whether a key fits a pattern, in which * matches any characters.
-func matches(pattern, key string) bool {
-	first, rest, more := strings.Cut(pattern, "*")
-	if !more {
-		return pattern == key
-	}
-	key, ok := strings.CutPrefix(key, first)
-	for ok && more {
-		first, rest, more = strings.Cut(rest, "*")
-		if !more {
-			return strings.HasSuffix(key, first)
-		}
-		_, key, ok = strings.Cut(key, first)
-	}
-	return ok
 }
 
 // everybody is the token of requests to a gateway without tokens.
