@@ -41,6 +41,7 @@ type Deliverer struct {
 
 	mu      sync.Mutex
 	targets map[string]*target
+	held    int // of all targets
 }
 
 // New makes a Deliverer.

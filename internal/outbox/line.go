@@ -35,10 +35,10 @@ const (
 
 // deliver delivers records in their order.
 func (l *line) deliver(records []deliveries.Delivery) lineEnd {
-	if !l.target.acquire() {
+	if !l.acquire(l.target) {
 		return l.giveBack(records[0], shareWait)
 	}
-	defer l.target.release()
+	defer l.release(l.target)
 	for _, r := range records {
 		l.ages.see(l.session, l.to.Name, l.age(r))
 		if l.stopping() {

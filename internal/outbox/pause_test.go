@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -129,26 +130,39 @@ func TestMaxAge(t *testing.T) {
 	v.nothing("an old record")
 }
 
-// A destination that never responds leaves slots to the others.
-func TestSlowDestination(t *testing.T) {
+// Destinations that never respond leave slots to the others, however many sessions wait for them.
+func TestSlowDestinations(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
-	release := make(chan struct{})
-	slow := r.receiver(func(got) int {
-		<-release
-		return 200
-	})
-	r.Cleanup(func() { close(release) })
-	quick := r.receiver(nil)
-	all := r.destinations(map[string]string{"slow": slow.url, "quick": quick.url})
-	r.deliverer(func(o *outbox.Options) {
-		o.Destinations, o.Concurrency, o.Timeout = func() *outbox.Destinations { return all }, 4, time.Hour
-	})
-	for n := range 8 {
-		r.answer(r.key(n), "slow", "m")
+	for slow := 1; slow <= 3; slow++ {
+		t.Run(strconv.Itoa(slow), func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			arrived, release := make(chan struct{}, 100), make(chan struct{})
+			holds := r.receiver(func(got) int {
+				arrived <- struct{}{}
+				<-release
+				return 200
+			})
+			r.Cleanup(func() { close(release) })
+			quick := r.receiver(nil)
+			urls := map[string]string{"quick": quick.url}
+			for n := range slow {
+				urls["slow"+strconv.Itoa(n)] = holds.url
+			}
+			all := r.destinations(urls)
+			r.deliverer(func(o *outbox.Options) {
+				o.Destinations, o.Concurrency, o.Timeout = func() *outbox.Destinations { return all }, 8, time.Hour
+			})
+			for n := range 10 * slow {
+				r.answer(r.key(n), "slow"+strconv.Itoa(n%slow), "m")
+			}
+			for range 8 * slow / (slow + 1) { // what they hold together
+				<-arrived
+			}
+			r.answer(r.key(0), "quick", "one")
+			expect.Equal(t, "the other destination's", quick.next().message, "one")
+		})
 	}
-	r.answer(r.key(0), "quick", "one")
-	expect.Equal(t, "the other destination's", quick.next().message, "one")
 }
 
 // breakerSessions is how many sessions pause a destination.
