@@ -15,16 +15,13 @@ import (
 	"turnstile/pkg/session"
 )
 
-// Info reads the session's state in one round trip. An unknown session is idle and empty.
+// Info reads the session's state in one round trip. An unknown session is idle and empty. The error wraps
+// session.ErrBroken if a key has a wrong type.
 func (s *Session) Info(ctx context.Context) (session.Info, error) {
 	if err := session.ValidateKey(s.key); err != nil {
 		return session.Info{}, err
 	}
-	infos, err := record.Infos(ctx, s.c.rdb, []string{s.key})
-	if err != nil {
-		return session.Info{}, fmt.Errorf("read session %s: %w", s.key, err)
-	}
-	return infos[0], nil
+	return record.Info(ctx, s.c.rdb, s.key)
 }
 
 // StoredMessage is a message as it is stored.

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 
@@ -32,6 +34,18 @@ func chosen(ctx context.Context, client *admin.Client, of noun, sessions []strin
 			}
 		}
 	}
+}
+
+// brokenHint follows the error of a session that cannot be read.
+const brokenHint = " (docs/runbook.md#a-session-is-broken)"
+
+// passOver complains about an error that concerns one session of several, and reports whether it is one.
+func (p *program) passOver(err error) bool {
+	if !errors.Is(err, session.ErrBroken) {
+		return false
+	}
+	p.complain(fmt.Sprintf("left out: %v%s", err, brokenHint))
+	return true
 }
 
 // change is an operation on the things of a session.
@@ -120,6 +134,7 @@ func (p *program) changeOne(ctx context.Context, flags map[string]string, ch cha
 // before.
 func (p *program) changeAll(ctx context.Context, flags map[string]string, ch change, asJSON bool) error {
 	total, sessions := 0, 0
+	var left error // of the last session that was left out
 	err := p.withAdmin(ctx, flags, func(client *admin.Client, _ redis.UniversalClient) error {
 		for key, err := range chosen(ctx, client, ch.noun, nil) {
 			if err != nil {
@@ -128,6 +143,9 @@ func (p *program) changeAll(ctx context.Context, flags map[string]string, ch cha
 			n, err := ch.do(ctx, client, key, []string{admin.All})
 			total += n
 			switch {
+			case p.passOver(err):
+				left = err
+				continue
 			case err != nil:
 				return err
 			case n == 0:
@@ -145,12 +163,12 @@ func (p *program) changeAll(ctx context.Context, flags map[string]string, ch cha
 		return nil
 	})
 	if err != nil || asJSON {
-		return err
+		return errors.Join(err, left)
 	}
 	if total == 0 {
 		err = p.say("No session has %s.", ch.of)
 	} else if sessions > 1 {
 		err = p.say("%s of %d sessions %s.", count(total, ch.one, ch.several), sessions, ch.done)
 	}
-	return err
+	return cmp.Or(err, left)
 }

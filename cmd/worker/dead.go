@@ -123,6 +123,9 @@ func (p *program) deadList(ctx context.Context, flags map[string]string, session
 				if err == nil {
 					err = show(d)
 				}
+				if len(sessions) == 0 && p.passOver(err) {
+					break
+				}
 				if err != nil {
 					return err
 				}

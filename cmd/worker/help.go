@@ -48,6 +48,7 @@ Sessions with a turn come first, the oldest turn at the top. STATE is one of
   waits for a worker with the agent NAME  no running worker runs the session's agent
   waits for its time    messages wait: for a delay, a retry or a quiet window
   paused                an operator has paused the session: it runs no turns
+  broken: KEY           the key has a wrong type (docs/runbook.md)
 A turn that waits for its decision or its retry without a worker has ", parked" after it,
 and how long until it is denied or goes on. A turn that still runs in a paused session has
 ", paused" after it. ", suspended" means that the last turns were interrupted too often:
@@ -57,9 +58,9 @@ since; PENDING are all messages in the queue, with these; DELAYED wait for a lat
 
 With --json it prints one array, and errors as plain text on stderr:
   {"session","session_id","phase":"idle|starting|running|parked",
-   "state":"starting|running|asking|waiting|delayed|paused","paused","suspended",
+   "state":"starting|running|asking|waiting|delayed|paused|broken","paused","suspended",
    "worker","fence","turn","since","until","followups","pending","scheduled",
-   "agent","needs"}
+   "agent","needs","broken"?}
 since is when the turn began (RFC 3339, by Redis's clock), until when its open question
 counts as denied or a parked turn goes on, or null; followups and the fields after it are
 numbers. If nothing runs and nothing waits it prints [].

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -25,7 +26,7 @@ messages wait in the queue, DELAYED ones for a later time.
 
 With --json there is one object a line, and errors are plain text on stderr:
   {"session","session_id","phase","state","paused","suspended","worker","turn","since",
-   "until","pending","scheduled","archived","title","agent","needs","active_at"}
+   "until","pending","scheduled","archived","title","agent","needs","broken"?,"active_at"}
 where since, until and active_at are times (RFC 3339) or null.`
 
 func (p *program) lsCommand() *cobra.Command {
@@ -73,7 +74,7 @@ func (p *program) ls(ctx context.Context, flags map[string]string, pattern strin
 				if n == 1 {
 					t.row("SESSION", "STATE", "ACTIVE", "PENDING", "DELAYED", "DEAD LETTERS", "TITLE")
 				}
-				t.row(s.Session, stateText(s.State, s.Paused, s.Suspended, idle, s.Needs)+parkedText(s.Phase, gateway.EndOf(s.Info), s.Left()), lastActive(s), s.Waiting, s.Delayed, s.DeadLetters, orDash(firstLine(s.Title)))
+				t.row(s.Session, stateText(s.State, s.Paused, s.Suspended, idle, cmp.Or(s.Broken, s.Needs))+parkedText(s.Phase, gateway.EndOf(s.Info), s.Left()), lastActive(s), s.Waiting, s.Delayed, s.DeadLetters, orDash(firstLine(s.Title)))
 				if n%tablePage == 0 {
 					err = t.end()
 				}

@@ -211,6 +211,9 @@ func (p *program) outboxList(ctx context.Context, flags map[string]string, sessi
 				if err == nil {
 					err = show(d)
 				}
+				if len(sessions) == 0 && p.passOver(err) {
+					break
+				}
 				if err != nil {
 					return err
 				}

@@ -32,6 +32,7 @@ type listed struct {
 	Scheduled    int           `json:"scheduled"`
 	Agent        string        `json:"agent"`
 	Needs        string        `json:"needs"`
+	Broken       string        `json:"broken,omitempty"`
 
 	running, left time.Duration
 }
@@ -54,7 +55,7 @@ func (p *program) ps(ctx context.Context, flags map[string]string, asJSON bool) 
 			l := listedOf(s)
 			if s.Phase != session.PhaseIdle {
 				followups, err := client.Session(s.Session).FollowUps(ctx)
-				if err != nil {
+				if err != nil && !p.passOver(err) {
 					return err
 				}
 				l.Followups = len(followups)
@@ -96,7 +97,7 @@ func listedOf(s admin.SessionInfo) listed {
 	return listed{
 		Session: s.Session, TranscriptID: s.TranscriptID, Phase: s.Phase, State: s.State, Paused: s.Paused, Suspended: s.Suspended,
 		Worker: s.Worker, Fence: s.Fence, Turn: s.Turn, Since: gateway.StartOf(s.Info), Until: gateway.EndOf(s.Info), Pending: s.Waiting, Scheduled: s.Delayed,
-		Agent: s.Agent, Needs: s.Needs, running: s.Running, left: s.Left(),
+		Agent: s.Agent, Needs: s.Needs, Broken: s.Broken, running: s.Running, left: s.Left(),
 	}
 }
 
@@ -111,7 +112,7 @@ func (p *program) printListed(list []listed, idle bool) error {
 		if l.Since != nil {
 			since = l.running.Round(100 * time.Millisecond).String()
 		}
-		t.row(l.Session, stateText(l.State, l.Paused, l.Suspended, idle, l.Needs)+parkedText(l.Phase, l.Until, l.left), cmp.Or(l.Worker, "-"), l.Fence, since, l.Followups, l.Pending, l.Scheduled)
+		t.row(l.Session, stateText(l.State, l.Paused, l.Suspended, idle, cmp.Or(l.Broken, l.Needs))+parkedText(l.Phase, l.Until, l.left), cmp.Or(l.Worker, "-"), l.Fence, since, l.Followups, l.Pending, l.Scheduled)
 	}
 	return t.end()
 }
@@ -128,8 +129,8 @@ func parkedText(phase session.Phase, until *time.Time, left time.Duration) strin
 }
 
 // stateText is a session's state as text. A session that was paused during a turn is still running.
-// idle says that no worker is running.
-func stateText(state admin.State, paused, suspended, idle bool, needs string) string {
+// idle says that no worker is running, lacks is the agent or the key that keeps the session from running.
+func stateText(state admin.State, paused, suspended, idle bool, lacks string) string {
 	text := string(state)
 	switch state {
 	case admin.StateAsking:
@@ -141,10 +142,12 @@ func stateText(state admin.State, paused, suspended, idle bool, needs string) st
 		}
 	case admin.StateDelayed:
 		text = "waits for its time"
+	case admin.StateBroken:
+		return "broken: " + lacks
 	case admin.StateRunning, admin.StateStarting, admin.StatePaused, admin.StateSuspended, admin.StateIdle:
 	}
-	if needs != "" {
-		text = "waits for a worker with the agent " + needs
+	if lacks != "" {
+		text = "waits for a worker with the agent " + lacks
 	}
 	if paused && state != admin.StatePaused {
 		text += ", paused"

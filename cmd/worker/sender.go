@@ -22,6 +22,7 @@ TOKEN/USER for messages over HTTP. TOKEN alone means its messages without "as".
 For each session with messages of the sender it prints one line, then a line for each entry
 of its transcripts and each message that waits, runs or has ended, as JSON:
   {"session","shared","workspace"?,"workspaces"?,"agent_state"?}
+  {"session","shared","status":"broken","broken"}   it cannot be read: a key has a wrong type
   {"session","transcript","entry":{as in show}}
   {"session","state","message":{"id","text","meta","attachments"},"outcome"?}
 A session is shared if others have written in it, too. Of such a session only the sender's
@@ -44,9 +45,9 @@ sender is that of worker export, which shows beforehand what there is. It delete
 that is running or gets a message meanwhile, and none with undelivered outcomes without
 --undelivered: it lists them, and ends with exit code 3. Run it again for the rest, also
 after Ctrl-C (exit code 130). Each line has a session and its status: erased, shared, running
-(also: used meanwhile) or undelivered. With --json it is an object:
-  {"session","shared","status":"erased|shared|running|undelivered","workspace"?,"workspaces"?,
-   "agent_state"?}`
+(also: used meanwhile), undelivered or broken (export). With --json it is an object:
+  {"session","shared","status":"erased|shared|running|undelivered|broken","workspace"?,
+   "workspaces"?,"agent_state"?,"broken"?}`
 
 func (p *program) exportCommand() *cobra.Command {
 	var sender string
@@ -69,7 +70,8 @@ func (p *program) exportCommand() *cobra.Command {
 type senderLine struct {
 	Session string `json:"session"`
 	Shared  bool   `json:"shared"`
-	Status  string `json:"status,omitempty"` // of forget
+	Status  string `json:"status,omitempty"` // of forget, or broken
+	Broken  string `json:"broken,omitempty"` // why nothing of it could be read
 	directories
 	AgentState json.RawMessage `json:"agent_state,omitempty"`
 }
@@ -83,8 +85,11 @@ func (p *program) eachOf(ctx context.Context, flags map[string]string, sender st
 	found := false
 	err = p.withAdmin(ctx, flags, func(client *admin.Client, _ redis.UniversalClient) error {
 		for s, err := range client.SessionsOf(ctx, sender) {
-			if err == nil {
-				found = true
+			found = true
+			switch {
+			case errors.Is(err, session.ErrBroken):
+				err = visit(s, senderLine{Session: s.Session, Status: "broken", Broken: err.Error()}, roots)
+			case err == nil:
 				err = visit(s, senderLine{Session: s.Session, Shared: s.Shared, directories: findDirectories(roots, s.Session), AgentState: s.AgentState}, roots)
 			}
 			if err != nil {
@@ -102,6 +107,10 @@ func (p *program) eachOf(ctx context.Context, flags map[string]string, sender st
 func (p *program) export(ctx context.Context, flags map[string]string, sender string) error {
 	return p.eachOf(ctx, flags, sender, func(s *admin.SenderSession, line senderLine, _ []string) error {
 		err := p.printJSON(line)
+		if line.Broken != "" {
+			p.complain("left out: " + line.Broken + brokenHint)
+			return err
+		}
 		for d, failed := range s.Data(ctx) {
 			if err = errors.Join(err, failed); err != nil {
 				break
@@ -132,6 +141,13 @@ func (p *program) forgetSender(ctx context.Context, flags map[string]string, sen
 	err := p.eachOf(ctx, flags, sender, func(s *admin.SenderSession, line senderLine, roots []string) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
+		}
+		if line.Broken != "" {
+			number["broken"]++
+			if asJSON {
+				return p.printJSON(line)
+			}
+			return p.say("%s: broken, %s", s.Session, line.Broken+brokenHint)
 		}
 		switch err := s.Erase(context.WithoutCancel(ctx), options...); { // and then its directory
 		case s.Shared:
@@ -165,7 +181,7 @@ func (p *program) forgetSender(ctx context.Context, flags map[string]string, sen
 		err = p.say("%s erased, %d shared. Directories on other machines, agents' files in the worker's HOME, logs and backups are kept.",
 			count(number["erased"], "session is", "sessions are"), number["shared"])
 	}
-	switch left := number["running"] + number["undelivered"]; {
+	switch left := number["running"] + number["undelivered"] + number["broken"]; {
 	case err != nil && ctx.Err() != nil:
 		return errForgetInterrupt
 	case err == nil && left > 0:

@@ -6,11 +6,13 @@
 package admin
 
 import (
+	"fmt"
 	"iter"
 
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/protocol/rediskey"
+	"turnstile/internal/redis/redisconn"
 	"turnstile/pkg/session"
 )
 
@@ -61,6 +63,14 @@ func (s *Session) As(user string) *Session { return &Session{admin: s.admin, key
 func (s *Session) Key() string { return s.key }
 
 func (s *Session) keys() rediskey.Session { return rediskey.For(s.key) }
+
+// broken marks the error of a key of a wrong type as session.ErrBroken: other sessions are not concerned.
+func broken(err error) error {
+	if redisconn.WrongType(err) {
+		return fmt.Errorf("%w: %w", session.ErrBroken, err)
+	}
+	return err
+}
 
 // visited makes an iterator of each, which returns when visit has returned false. An error comes last.
 func visited[T any](sessionKey string, each func(visit func(T) bool) error) iter.Seq2[T, error] {

@@ -36,7 +36,7 @@ func (s *Session) Audit(ctx context.Context) ([]AuditEntry, error) {
 	}
 	lines, err := protocol.Audit(ctx, s.admin.rdb, s.key)
 	if err != nil {
-		return nil, fmt.Errorf("read the audit of %s: %w", s.key, err)
+		return nil, fmt.Errorf("read the audit of %s: %w", s.key, broken(err))
 	}
 	list := make([]AuditEntry, len(lines))
 	for i, l := range lines {

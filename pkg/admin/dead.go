@@ -13,6 +13,7 @@ import (
 	"turnstile/internal/protocol"
 	"turnstile/internal/protocol/rediskey"
 	"turnstile/internal/protocol/stream"
+	"turnstile/internal/redis/redisconn"
 	"turnstile/internal/redis/script"
 	"turnstile/pkg/session"
 )
@@ -58,7 +59,7 @@ func (s *Session) eachDead(ctx context.Context, visit func(DeadLetter) bool) err
 
 func (s *Session) deadError(err error) error {
 	if err != nil {
-		return fmt.Errorf("read dead letters of %s: %w", s.key, err)
+		return fmt.Errorf("read dead letters of %s: %w", s.key, broken(err))
 	}
 	return nil
 }
@@ -89,14 +90,14 @@ func (s *Session) LastDeadLetters(ctx context.Context, n int) ([]DeadLetter, err
 func (s *Session) readDead(ctx context.Context, places []deadPlace) ([]DeadLetter, error) {
 	tasks := make([]*redis.SliceCmd, len(places))
 	var now *redis.TimeCmd
-	_, err := s.admin.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+	cmds, err := s.admin.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		now = p.Time(ctx)
 		for i, place := range places {
 			tasks[i] = p.HMGet(ctx, s.keys().Task(place.id), "msg", "state", "result")
 		}
 		return nil
 	})
-	if err != nil {
+	if err := redisconn.Failure(cmds, err); err != nil {
 		return nil, err
 	}
 	var list []DeadLetter
@@ -149,7 +150,7 @@ func (s *Session) DeleteDeadLetters(ctx context.Context, ids ...string) (n int, 
 		}
 	}
 	if err != nil {
-		return n, fmt.Errorf("delete dead letters of %s: %w", s.key, err)
+		return n, fmt.Errorf("delete dead letters of %s: %w", s.key, broken(err))
 	}
 	return n, nil
 }

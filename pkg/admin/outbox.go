@@ -52,7 +52,7 @@ func (s *Session) Deliveries(ctx context.Context) iter.Seq2[Delivery, error] {
 			for from := int64(0); ; from += outboxPage {
 				page, err := s.outboxPage(ctx, key, from, heads)
 				if err != nil {
-					yield(Delivery{}, fmt.Errorf("read the outbox of %s: %w", s.key, err))
+					yield(Delivery{}, fmt.Errorf("read the outbox of %s: %w", s.key, broken(err)))
 					return
 				}
 				for _, d := range page {
@@ -81,8 +81,9 @@ func (s *Session) outboxPage(ctx context.Context, key string, from int64, heads 
 	_, err = rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for i, m := range members {
 			member, _ := m.Member.(string)
-			to, sequence, _ := strings.Cut(member, " ")
-			page[i] = Delivery{Session: s.key, Destination: to, Sequence: script.Number(sequence), GivenUp: key == k.Undelivered()}
+			to, text, _ := strings.Cut(member, " ")
+			page[i] = Delivery{Session: s.key, Destination: to, Sequence: script.Number(text), GivenUp: key == k.Undelivered()}
+			sequence := page[i].sequence() // a forged one has no record
 			texts[i] = p.HMGet(ctx, k.Deliveries(), sequence, "id "+sequence, "why "+sequence)
 			if !heads[to] && !page[i].GivenUp {
 				heads[to] = true
@@ -105,6 +106,8 @@ func (s *Session) outboxPage(ctx context.Context, key string, from int64, heads 
 	return page, nil
 }
 
+func (d *Delivery) sequence() string { return strconv.FormatInt(d.Sequence, 10) }
+
 // read reads a record's text and the facts about it.
 func (d *Delivery) read(stored script.Fields) {
 	var body struct {
@@ -112,7 +115,7 @@ func (d *Delivery) read(stored script.Fields) {
 		Timestamp time.Time
 		Data      struct{ Messages []string }
 	}
-	sequence := strconv.FormatInt(d.Sequence, 10)
+	sequence := d.sequence()
 	if err := json.Unmarshal([]byte(stored.Text(sequence)), &body); err != nil {
 		d.Error = "its text cannot be read"
 	}

@@ -76,6 +76,12 @@ func (q Query) means(s SessionInfo) bool {
 	switch q.State {
 	case "", StateUndelivered: // stored has checked it
 		return true
+	case StateBusy, StateDeadLetters, StateAttention:
+		if s.Broken != "" { // it may be one
+			return true
+		}
+	}
+	switch q.State {
 	case StateBusy:
 		return s.Phase != session.PhaseIdle || s.Waiting+s.Delayed > 0
 	case StateDeadLetters:

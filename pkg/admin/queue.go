@@ -49,7 +49,7 @@ func (s *Session) eachQueued(ctx context.Context, visit func(QueuedMessage) bool
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("read the queue of %s: %w", s.key, err)
+		return fmt.Errorf("read the queue of %s: %w", s.key, broken(err))
 	}
 	return nil
 }
@@ -140,7 +140,7 @@ func (s *Session) FollowUps(ctx context.Context) ([]QueuedMessage, error) {
 		list, err = s.present(ctx, followUpsOf(stored))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read follow-ups of %s: %w", s.key, err)
+		return nil, fmt.Errorf("read follow-ups of %s: %w", s.key, broken(err))
 	}
 	return list, nil
 }

@@ -29,7 +29,7 @@ func (s *Session) Rerun(ctx context.Context, ids ...string) (n int, err error) {
 		return 0, err
 	}
 	if n, err = s.rerun(ctx, ids); err != nil {
-		return n, fmt.Errorf("rerun dead letters of %s: %w", s.key, err)
+		return n, fmt.Errorf("rerun dead letters of %s: %w", s.key, broken(err))
 	}
 	return n, nil
 }

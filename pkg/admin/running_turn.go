@@ -33,11 +33,10 @@ func (s *Session) Turn(ctx context.Context) (t RunningTurn, err error) {
 	if err := session.ValidateKey(s.key); err != nil {
 		return t, err
 	}
-	infos, err := record.Infos(ctx, s.admin.rdb, []string{s.key})
+	info, err := record.Info(ctx, s.admin.rdb, s.key)
 	if err != nil {
-		return t, fmt.Errorf("read session %s: %w", s.key, err)
+		return t, err
 	}
-	info := infos[0]
 	if info.Phase == session.PhaseIdle {
 		return t, nil
 	}

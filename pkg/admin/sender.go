@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -19,6 +20,7 @@ import (
 	"turnstile/internal/protocol/maintenance"
 	"turnstile/internal/protocol/rediskey"
 	"turnstile/internal/protocol/stream"
+	"turnstile/internal/redis/redisconn"
 	"turnstile/internal/redis/script"
 	"turnstile/pkg/session"
 )
@@ -58,16 +60,19 @@ const senderPage = 100
 // senders: it reads every message and transcript in Redis, and scans all keys once more for each 100
 // sessions that it visits. It holds the keys of the sender's sessions, and one transcript. A message
 // that arrives meanwhile may be missed.
+//
+// A session that cannot be read may have messages of the sender: it comes with an error that
+// wraps session.ErrBroken, without anything but its key, and the others follow.
 func (a *Client) SessionsOf(ctx context.Context, sender string) iter.Seq2[*SenderSession, error] {
 	return func(yield func(*SenderSession, error) bool) {
-		err := a.eachOf(ctx, sender, func(s *SenderSession) bool { return yield(s, nil) })
+		err := a.eachOf(ctx, sender, yield)
 		if err != nil && !errors.Is(err, errEnough) {
 			yield(nil, fmt.Errorf("look for messages of %.100q: %w", sender, err))
 		}
 	}
 }
 
-func (a *Client) eachOf(ctx context.Context, sender string, see func(*SenderSession) bool) error {
+func (a *Client) eachOf(ctx context.Context, sender string, see func(*SenderSession, error) bool) error {
 	if sender == "" {
 		return fmt.Errorf("%w sender: it is empty", session.ErrInvalid)
 	}
@@ -81,10 +86,11 @@ func (a *Client) eachOf(ctx context.Context, sender string, see func(*SenderSess
 		}
 		for key, names := range of {
 			own, err := (&SenderSession{Session: key, admin: a, sender: sender, keys: names}).look(ctx)
-			if err != nil {
+			isBroken := redisconn.WrongType(err) // lookAt tells it
+			if err != nil && !isBroken {
 				return err
 			}
-			if own {
+			if own || isBroken {
 				found[key] = true
 			}
 		}
@@ -103,15 +109,15 @@ func (a *Client) eachOf(ctx context.Context, sender string, see func(*SenderSess
 
 // lookAt visits the sessions of a page. It reads the run records before anything else, so that an
 // Erase notices every turn that the look has not seen.
-func (a *Client) lookAt(ctx context.Context, sender string, page []string, see func(*SenderSession) bool) error {
+func (a *Client) lookAt(ctx context.Context, sender string, page []string, see func(*SenderSession, error) bool) error {
 	all, records := map[string]*SenderSession{}, make([]*redis.SliceCmd, len(page))
-	_, err := a.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+	cmds, err := a.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for i, key := range page {
 			records[i] = p.HMGet(ctx, rediskey.For(key).Run(), "fence", "phase")
 		}
 		return nil
 	})
-	if err != nil {
+	if err := redisconn.Failure(cmds, err); err != nil {
 		return err
 	}
 	for i, key := range page {
@@ -131,7 +137,7 @@ func (a *Client) lookAt(ctx context.Context, sender string, page []string, see f
 	if err != nil {
 		return err
 	}
-	for _, key := range page {
+	for i, key := range page {
 		s := all[key]
 		slices.Sort(s.keys)
 		s.keys = slices.Compact(s.keys) // a scan may return a key twice
@@ -139,10 +145,16 @@ func (a *Client) lookAt(ctx context.Context, sender string, page []string, see f
 		if err == nil {
 			s.AgentState, err = a.agentState(ctx, key)
 		}
-		if err != nil {
+		goOn := true
+		switch err = cmp.Or(err, records[i].Err()); {
+		case redisconn.WrongType(err):
+			goOn = see(&SenderSession{Session: key}, fmt.Errorf("read session %s: %w", key, broken(err)))
+		case err != nil:
 			return err
+		case own:
+			goOn = see(s, nil)
 		}
-		if own && !see(s) {
+		if !goOn {
 			return errEnough
 		}
 	}
@@ -272,13 +284,13 @@ func (s *SenderSession) transcript(ctx context.Context, id string) ([]session.En
 func (s *SenderSession) messages(ctx context.Context, ids []string) (list []SenderData, err error) {
 	chat := s.admin.Session(s.Session)
 	tasks := make([]*redis.SliceCmd, len(ids))
-	_, err = s.admin.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+	cmds, err := s.admin.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for i, id := range ids {
 			tasks[i] = p.HMGet(ctx, chat.keys().Task(id), "msg", "state", "result")
 		}
 		return nil
 	})
-	if err != nil {
+	if err := redisconn.Failure(cmds, err); err != nil {
 		return nil, err
 	}
 	for i, id := range ids {

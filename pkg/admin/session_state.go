@@ -25,12 +25,13 @@ const (
 	StateDelayed   State = "delayed"   // messages wait for a time: delayed, retried or collected
 	StateSuspended State = "suspended" // nothing runs or waits; the next message begins a new transcript
 	StateIdle      State = "idle"      // nothing runs or waits
+	StateBroken    State = "broken"    // a key has a wrong type, see session.Info.Broken
 
 	// Of a Query only.
 	StateBusy        State = "busy"         // a turn runs, or messages wait
 	StateDeadLetters State = "dead_letters" // it has some
 	StateUndelivered State = "undelivered"  // it has deliveries
-	StateAttention   State = "attention"    // it asks, is paused or suspended, has dead letters, or needs an agent that no worker runs
+	StateAttention   State = "attention"    // it asks, is paused, suspended or broken, has dead letters, or needs an agent that no worker runs
 )
 
 // SessionInfo is a session's state as an operator sees it.
@@ -43,12 +44,16 @@ type SessionInfo struct {
 	LastActive time.Time // zero if unknown
 }
 
-// Info returns the session's state. That of an unknown one is idle and empty.
+// Info returns the session's state. That of an unknown one is idle and empty. The error wraps session.ErrBroken if
+// a key has a wrong type.
 func (s *Session) Info(ctx context.Context) (SessionInfo, error) {
 	if err := session.ValidateKey(s.key); err != nil {
 		return SessionInfo{}, err
 	}
 	list, err := s.admin.infos(ctx, []string{s.key})
+	if err == nil && list[0].Broken != "" {
+		err = fmt.Errorf("%w: %s", session.ErrBroken, list[0].Broken)
+	}
 	if err != nil {
 		return SessionInfo{}, fmt.Errorf("read session %s: %w", s.key, err)
 	}
@@ -95,6 +100,8 @@ func (s SessionInfo) state(ready, due bool) State {
 	parked := s.Phase == session.PhaseParked // its messages wait, too
 	waits := parked || s.Waiting+s.Delayed > 0
 	switch {
+	case s.Broken != "":
+		return StateBroken
 	case s.Phase == session.PhaseStarting:
 		return StateStarting
 	case s.Question != nil:

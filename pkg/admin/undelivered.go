@@ -32,7 +32,7 @@ func (s *Session) Undelivered(ctx context.Context) (Undelivered, error) {
 		return nil
 	})
 	if err != nil {
-		return Undelivered{}, fmt.Errorf("count undelivered outcomes of %s: %w", s.key, err)
+		return Undelivered{}, fmt.Errorf("count undelivered outcomes of %s: %w", s.key, broken(err))
 	}
 	return Undelivered{Owed: int(owed.Val()), Waiting: int(waiting.Val()), GivenUp: int(givenUp.Val())}, nil
 }
@@ -64,7 +64,7 @@ func (s *Session) redrive(ctx context.Context, destination string, drop bool) (n
 		r.Call = rand.Text()
 		var moved int
 		if moved, more, err = r.Do(ctx, s.admin.rdb); err != nil {
-			return n, fmt.Errorf("deliveries of %s that were given up: %w", s.key, err)
+			return n, fmt.Errorf("deliveries of %s that were given up: %w", s.key, broken(err))
 		}
 		n += moved
 	}

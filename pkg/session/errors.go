@@ -45,6 +45,10 @@ var (
 	ErrUndelivered = refusal("outcomes are not delivered", ErrRefused)
 )
 
+// ErrBroken: a key of the session has another type than Turnstile gave it. The session cannot be read, others can.
+// docs/runbook.md says how to mend it.
+var ErrBroken = errors.New("a key has a wrong type")
+
 // ErrExpired says that the message or command was accepted before under its ID, and its result is
 // no longer stored. It was carried out, or may have been, so this is not a refusal. It is not
 // carried out again.

@@ -53,6 +53,10 @@ type Info struct {
 	ReplyTo string        // the destination of its messages' outcomes; "" if there is none
 	Resume  Resume        // for the next turn
 	Dropped int           // messages that a full queue has dropped and that the next turn's note reports
+
+	// Broken names the key of a wrong type that kept the session from being read, "" if there is none. Only lists have
+	// such sessions: one alone is an error that wraps ErrBroken. The other fields may be missing.
+	Broken string
 }
 
 // Left is how long it was until Until when the state was read, 0 if it has none.

@@ -47,8 +47,8 @@ var rooms = []room{
 	{"internal/protocol/stream", "pkg/session internal/redis/script internal/protocol/rediskey internal/protocol/scripts"},
 	{"internal/protocol/deliveries", "internal/text/boundedjson internal/redis/script internal/protocol/rediskey internal/protocol/scripts internal/protocol/index internal/protocol/stream"},
 	{"internal/protocol", "internal/text/boundedjson pkg/session internal/redis/redisconn internal/redis/script internal/protocol/rediskey internal/protocol/lease internal/protocol/wire internal/protocol/agents internal/protocol/scripts internal/protocol/index internal/protocol/stream internal/protocol/deliveries"},
-	{"internal/protocol/record", "pkg/session internal/redis/script internal/protocol/rediskey internal/protocol/agents internal/protocol"},
-	{"internal/protocol/recovery", "internal/protocol/rediskey internal/protocol/index internal/protocol/deliveries internal/protocol"},
+	{"internal/protocol/record", "internal/redis/redisconn pkg/session internal/redis/script internal/protocol/rediskey internal/protocol/agents internal/protocol"},
+	{"internal/protocol/recovery", "internal/redis/redisconn internal/protocol/rediskey internal/protocol/index internal/protocol/deliveries internal/protocol"},
 	{"internal/protocol/maintenance", "pkg/session internal/redis/redisconn internal/protocol/rediskey internal/protocol/wire internal/protocol/index internal/protocol/deliveries internal/protocol"},
 	// The lock and the marks.
 	{"pkg/lockguard", "internal/redis/redisconn internal/redis/script internal/protocol/rediskey internal/protocol/lease"},
@@ -64,7 +64,7 @@ var rooms = []room{
 	// Who runs, operates and sends; deliveries; what people type.
 	{"internal/outbox", "internal/text/printable internal/backoff internal/version internal/text/strictjson internal/protocol/rediskey internal/protocol/lease internal/protocol/wire internal/protocol/deliveries"},
 	{"pkg/worker", "internal/backoff pkg/session internal/redis/redisconn internal/protocol/rediskey internal/protocol/lease internal/protocol/wire internal/protocol/agents internal/protocol/agreement internal/protocol/rights internal/protocol/stream internal/protocol internal/protocol/recovery internal/protocol/maintenance pkg/resume pkg/agent"},
-	{"pkg/admin", "pkg/session internal/redis/script internal/protocol/rediskey internal/protocol/wire internal/protocol/index internal/protocol/stream internal/protocol/deliveries internal/protocol internal/protocol/record internal/protocol/maintenance"},
+	{"pkg/admin", "internal/redis/redisconn pkg/session internal/redis/script internal/protocol/rediskey internal/protocol/wire internal/protocol/index internal/protocol/stream internal/protocol/deliveries internal/protocol internal/protocol/record internal/protocol/maintenance"},
 	{"internal/chat/slash", "pkg/session internal/protocol/wire internal/protocol/agents internal/protocol"},
 	{".", "internal/text/boundedjson internal/backoff pkg/session internal/redis/redisconn internal/redis/script internal/protocol/rediskey internal/protocol/wire internal/protocol/agents internal/protocol/index internal/protocol/stream internal/protocol internal/protocol/record internal/protocol/maintenance pkg/admin internal/chat/slash"},
 	{"internal/chat/receipt", "pkg/session ."},

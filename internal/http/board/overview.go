@@ -82,9 +82,10 @@ func reasons(list []admin.SessionInfo) []reasonCount {
 		{"suspended", 0, listLink(string(admin.StateSuspended), "", "")},
 		{"without a worker for their agent", 0, listLink(string(admin.StateAttention), "", "")},
 		{"with dead letters", 0, listLink(string(admin.StateAttention), "", "")},
+		{"broken", 0, listLink(string(admin.StateAttention), "", "")},
 	}
 	for _, s := range list {
-		for i, is := range []bool{s.State == admin.StateAsking, s.Paused, s.Suspended, s.Needs != "", s.DeadLetters > 0} {
+		for i, is := range []bool{s.State == admin.StateAsking, s.Paused, s.Suspended, s.Needs != "", s.DeadLetters > 0, s.Broken != ""} {
 			if is {
 				counts[i].N++
 			}

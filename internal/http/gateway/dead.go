@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"net/http"
 	"time"
@@ -25,6 +26,7 @@ type deadLetter struct {
 type deadLetters struct {
 	Dead []deadLetter `json:"dead"`
 	More bool         `json:"more"` // there are more than the limit allows
+	broken
 }
 
 // getDead lists dead letters: of one session, or of all that the token sees.
@@ -36,26 +38,32 @@ func (g *Gateway) getDead(w http.ResponseWriter, r *Request) error {
 	if err != nil {
 		return err
 	}
-	dead, more, err := collect(g, r, limit, admin.StateDeadLetters, (*admin.Session).DeadLetters)
+	dead, more, unread, err := collect(g, r, limit, admin.StateDeadLetters, (*admin.Session).DeadLetters)
 	if err != nil {
 		return err
 	}
-	list := deadLetters{Dead: []deadLetter{}, More: more}
+	list := deadLetters{Dead: []deadLetter{}, More: more, broken: unread}
 	for _, d := range dead {
 		list.Dead = append(list.Dead, deadOf(d))
 	}
 	return Respond(w, http.StatusOK, list)
 }
 
+// broken are the sessions of a list that could not be read, because a key has a wrong type.
+type broken struct {
+	Broken []string `json:"broken,omitempty"`
+}
+
 // collect reads items of the session in the query, or of all sessions in a state that the token sees,
 // up to the limit. more reports that items are left.
 func collect[T any](
 	g *Gateway, r *Request, limit int, state admin.State, of func(*admin.Session, context.Context) iter.Seq2[T, error],
-) (all []T, more bool, err error) {
+) (all []T, more bool, unread broken, err error) {
 	sessions := g.deps.Admin.Sessions(r.Work(), admin.Query{State: state})
-	if key := r.URL.Query().Get("session"); key != "" {
+	one := r.URL.Query().Get("session")
+	if key := one; key != "" {
 		if err := r.sees(key); err != nil {
-			return nil, false, err
+			return nil, false, unread, err
 		}
 		sessions = func(yield func(admin.SessionInfo, error) bool) {
 			yield(admin.SessionInfo{Info: session.Info{Session: key}}, nil)
@@ -63,22 +71,26 @@ func collect[T any](
 	}
 	for s, err := range sessions {
 		if err != nil {
-			return nil, false, err
+			return nil, false, unread, err
 		}
 		if !r.Token.Sees(s.Session) {
 			continue
 		}
-		for one, err := range of(g.deps.Admin.Session(s.Session), r.Work()) {
+		for item, err := range of(g.deps.Admin.Session(s.Session), r.Work()) {
+			if errors.Is(err, session.ErrBroken) && one == "" {
+				unread.Broken = append(unread.Broken, s.Session)
+				break
+			}
 			if err != nil {
-				return nil, false, err
+				return nil, false, unread, err
 			}
 			if len(all) == limit {
-				return all, true, nil
+				return all, true, unread, nil
 			}
-			all = append(all, one)
+			all = append(all, item)
 		}
 	}
-	return all, false, nil
+	return all, false, unread, nil
 }
 
 // sees fails unless a session that the request names exists for its token.

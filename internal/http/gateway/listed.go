@@ -25,7 +25,8 @@ type Listed struct {
 	Title        string        `json:"title"`
 	Agent        string        `json:"agent"`
 	Needs        string        `json:"needs"`
-	ActiveAt     *time.Time    `json:"active_at"` // null: unknown
+	Broken       string        `json:"broken,omitempty"` // the key that has a wrong type
+	ActiveAt     *time.Time    `json:"active_at"`        // null: unknown
 }
 
 // ListedOf returns a session for a list.
@@ -33,7 +34,7 @@ func ListedOf(s admin.SessionInfo) Listed {
 	k := Listed{
 		Session: s.Session, TranscriptID: s.TranscriptID, Phase: s.Phase, State: s.State, Paused: s.Paused, Suspended: s.Suspended,
 		Worker: s.Worker, Turn: s.Turn, Since: StartOf(s.Info), Until: EndOf(s.Info), Pending: s.Waiting, Scheduled: s.Delayed, Archived: s.DeadLetters,
-		Title: s.Title, Agent: s.Agent, Needs: s.Needs,
+		Title: s.Title, Agent: s.Agent, Needs: s.Needs, Broken: s.Broken,
 	}
 	if at := s.LastActive.UTC(); !s.LastActive.IsZero() {
 		k.ActiveAt = &at

@@ -31,6 +31,7 @@ type Delivery struct {
 type deliveries struct {
 	Deliveries []Delivery `json:"deliveries"`
 	More       bool       `json:"more"` // there are more than the limit
+	broken
 }
 
 // getOutbox lists deliveries: of one session, or of all that the token sees.
@@ -42,11 +43,11 @@ func (g *Gateway) getOutbox(w http.ResponseWriter, r *Request) error {
 	if err != nil {
 		return err
 	}
-	all, more, err := collect(g, r, limit, admin.StateUndelivered, (*admin.Session).Deliveries)
+	all, more, unread, err := collect(g, r, limit, admin.StateUndelivered, (*admin.Session).Deliveries)
 	if err != nil {
 		return err
 	}
-	list := deliveries{Deliveries: []Delivery{}, More: more}
+	list := deliveries{Deliveries: []Delivery{}, More: more, broken: unread}
 	for _, d := range all {
 		list.Deliveries = append(list.Deliveries, Delivery(d))
 	}

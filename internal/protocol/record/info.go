@@ -4,6 +4,7 @@ package record
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"turnstile/internal/protocol"
 	"turnstile/internal/protocol/agents"
 	"turnstile/internal/protocol/rediskey"
+	"turnstile/internal/redis/redisconn"
 	"turnstile/internal/redis/script"
 	"turnstile/pkg/session"
 )
@@ -37,18 +39,42 @@ func readSession(ctx context.Context, p redis.Pipeliner, k rediskey.Session) rea
 	}
 }
 
-// Infos reads the states of sessions in one round trip. A session that is unknown is idle and empty.
+// broken names the first key of a wrong type, "" if there is none.
+func (r reads) broken() string {
+	for _, cmd := range []redis.Cmder{r.run, r.record, r.resume, r.sentinel, r.pending, r.scheduled, r.retried, r.archived} {
+		if redisconn.WrongType(cmd.Err()) {
+			return fmt.Sprint(cmd.Args()[1])
+		}
+	}
+	return ""
+}
+
+// Info reads the state of one session. The error wraps session.ErrBroken if a key has a wrong type.
+func Info(ctx context.Context, rdb redis.UniversalClient, key string) (session.Info, error) {
+	infos, err := Infos(ctx, rdb, []string{key})
+	switch {
+	case err != nil:
+	case infos[0].Broken != "":
+		err = fmt.Errorf("%w: %s", session.ErrBroken, infos[0].Broken)
+	default:
+		return infos[0], nil
+	}
+	return session.Info{}, fmt.Errorf("read session %s: %w", key, err)
+}
+
+// Infos reads the states of sessions in one round trip. A session that is unknown is idle and empty. One with a
+// key of a wrong type is Broken.
 func Infos(ctx context.Context, rdb redis.UniversalClient, keys []string) ([]session.Info, error) {
 	all := make([]reads, len(keys))
 	var now *redis.TimeCmd
-	_, err := rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+	cmds, err := rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		now = p.Time(ctx)
 		for i, key := range keys {
 			all[i] = readSession(ctx, p, rediskey.For(key))
 		}
 		return nil
 	})
-	if err != nil && err != redis.Nil { //nolint:errorlint // the pipeline returns the Nil of a free sentinel as it is
+	if err := redisconn.Failure(cmds, err); err != nil {
 		return nil, err
 	}
 	infos := make([]session.Info, len(keys))
@@ -64,8 +90,8 @@ func (r reads) info(key string, now time.Time) session.Info {
 	s := session.Info{
 		Session: key, Phase: session.PhaseIdle, TranscriptID: record.Text("session_id"), Fence: run.Int("fence"),
 		Waiting: int(r.pending.Val()), Delayed: int(r.scheduled.Val() + r.retried.Val()),
-		DeadLetters: int(r.archived.Val()),
-		Title:       record.Text("title"), TitleBy: record.Text("title_by"), ReplyTo: record.Text("reply_to"),
+		DeadLetters: int(r.archived.Val()), Broken: r.broken(),
+		Title: record.Text("title"), TitleBy: record.Text("title_by"), ReplyTo: record.Text("reply_to"),
 	}
 	if s.Agent = record.Text("agent"); s.Agent == "" && (s.Fence > 0 || record.Int("fence") > 0) {
 		s.Agent = agents.Default

@@ -1,8 +1,8 @@
 package recovery
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -12,6 +12,7 @@ import (
 	"turnstile/internal/protocol"
 	"turnstile/internal/protocol/index"
 	"turnstile/internal/protocol/rediskey"
+	"turnstile/internal/redis/redisconn"
 )
 
 // named are the entries of sessions in the order of their keys.
@@ -89,7 +90,7 @@ func (r *Recovery) repairLists(ctx context.Context, now int64, sessions, near []
 // them.
 func (r *Recovery) unserved(ctx context.Context, now int64, sessions []string, listed []float64, needy map[string]bool) error {
 	needs := map[string]*redis.StringCmd{}
-	_, err := r.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+	cmds, err := r.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for i, s := range sessions {
 			if listed[i] > 0 && !needy[s] {
 				needs[s] = p.HGet(ctx, rediskey.For(s).Record(), "needs")
@@ -97,7 +98,7 @@ func (r *Recovery) unserved(ctx context.Context, now int64, sessions []string, l
 		}
 		return nil
 	})
-	if err != nil && !passesOver(err) {
+	if err := redisconn.Failure(cmds, err); err != nil {
 		return err
 	}
 	for s, field := range needs {
@@ -106,7 +107,7 @@ func (r *Recovery) unserved(ctx context.Context, now int64, sessions []string, l
 	return nil
 }
 
-// needy returns the sessions that are paused or suspended, or have dead letters or an open question.
+// needy returns the sessions that are paused, suspended or broken, or have dead letters or an open question.
 func (r *Recovery) needy(ctx context.Context, sessions []string, seen *waits) (map[string]bool, error) {
 	some, err := r.WithTasks(ctx, sessions, reasons...)
 	if err != nil || len(some) == 0 {
@@ -114,7 +115,7 @@ func (r *Recovery) needy(ctx context.Context, sessions []string, seen *waits) (m
 	}
 	paused, dead, owned := make([]*redis.IntCmd, len(some)), make([]*redis.IntCmd, len(some)), make([]*redis.IntCmd, len(some))
 	suspended, runs := make([]*redis.StringCmd, len(some)), make([]*redis.SliceCmd, len(some))
-	_, err = r.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+	cmds, err := r.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for i, s := range some {
 			k := rediskey.For(s)
 			paused[i], dead[i], owned[i] = p.Exists(ctx, k.Paused()), p.ZCard(ctx, k.Archived()), p.Exists(ctx, k.Sentinel())
@@ -123,12 +124,13 @@ func (r *Recovery) needy(ctx context.Context, sessions []string, seen *waits) (m
 		}
 		return nil
 	})
-	if err != nil && !passesOver(err) {
+	if err := redisconn.Failure(cmds, err); err != nil {
 		return nil, err
 	}
 	needy := map[string]bool{}
 	for i, s := range some {
-		needy[s] = paused[i].Val() > 0 || dead[i].Val() > 0 || redis.HasErrorPrefix(dead[i].Err(), "WRONGTYPE") || suspended[i].Val() == "1"
+		needy[s] = paused[i].Val() > 0 || dead[i].Val() > 0 || suspended[i].Val() == "1" ||
+			redisconn.WrongType(cmp.Or(dead[i].Err(), suspended[i].Err(), runs[i].Err()))
 		seen.dead += dead[i].Val()
 		var run [5]string
 		for j, field := range runs[i].Val() {
@@ -145,10 +147,4 @@ func (r *Recovery) needy(ctx context.Context, sessions []string, seen *waits) (m
 		seen.add(parked, asked)
 	}
 	return needy, nil
-}
-
-// passesOver reports whether an error concerns a missing field or one broken session. It must not
-// hide the others.
-func passesOver(err error) bool {
-	return errors.Is(err, redis.Nil) || redis.HasErrorPrefix(err, "WRONGTYPE")
 }

@@ -50,6 +50,7 @@ func (r *Recovery) Sweep(ctx context.Context, interval time.Duration) (found int
 	}
 	since = max(since, interval)
 	var failed error
+	counted := true // seen has all sessions
 	var seen waits
 	var worked time.Duration
 	visit := func(sessions []string) error {
@@ -58,6 +59,7 @@ func (r *Recovery) Sweep(ctx context.Context, interval time.Duration) (found int
 		if err == nil {
 			err = r.repairLists(ctx, now.UnixMilli(), sessions, near, &seen)
 		}
+		counted = counted && err == nil
 		n, sweepErr := r.sweep(ctx, now.UnixMilli(), since, near, max(r.burst()-found, 0))
 		found += n
 		err = errors.Join(err, sweepErr)
@@ -65,8 +67,12 @@ func (r *Recovery) Sweep(ctx context.Context, interval time.Duration) (found int
 		worked += min(time.Since(batch), sweepBatch)
 		return errors.Join(ctx.Err(), r.alone.Yield(ctx, "sweep", lease))
 	}
-	if err = r.EverySession(ctx, visit); err == nil && failed == nil {
-		err = errors.Join(r.rdb.Set(ctx, rediskey.Swept, now.UnixMilli(), outboxRecheck).Err(), seen.store(ctx, r.rdb))
+	err = r.EverySession(ctx, visit)
+	if err == nil && counted {
+		err = seen.store(ctx, r.rdb)
+	}
+	if err == nil && failed == nil {
+		err = r.rdb.Set(ctx, rediskey.Swept, now.UnixMilli(), outboxRecheck).Err()
 	}
 	pause = max(interval-time.Since(began), sweepPause*worked, timerFloor)
 	return found, pause, errors.Join(failed, err, r.alone.Yield(ctx, "sweep", pause))

@@ -56,6 +56,23 @@ func Refused(err error) bool {
 	return errors.As(err, &answer) && !MayPass(err)
 }
 
+// WrongType reports whether a command met a key of another type than its own.
+func WrongType(err error) bool { return redis.HasErrorPrefix(err, "WRONGTYPE") }
+
+// Failure returns the first error of a pipeline that concerns more than the key of its command: it leaves out
+// missing keys and fields, and keys of a wrong type. A broken session must not hide the others.
+func Failure(cmds []redis.Cmder, err error) error {
+	if len(cmds) == 0 {
+		return err
+	}
+	for _, c := range cmds {
+		if err := c.Err(); err != nil && !errors.Is(err, redis.Nil) && !WrongType(err) {
+			return err
+		}
+	}
+	return nil
+}
+
 // ErrUnsure is wrapped by the error of a command if an earlier attempt may have been carried out,
 // even if the last one was not.
 var ErrUnsure = errors.New("an earlier attempt may have been carried out")
