@@ -95,7 +95,7 @@ func execConfig(s config.Worker, log *slog.Logger) exec.Config {
 
 func acpConfig(s config.Worker, log *slog.Logger) acp.Config {
 	return acp.Config{
-		Command: s.Command, Env: s.AgentEnv, Grace: grace(s), Permissions: acp.Permissions(s.ACPPermissions),
+		Command: s.Command, Commands: s.UserCommands, Env: s.AgentEnv, Grace: grace(s), Permissions: acp.Permissions(s.ACPPermissions),
 		Workspace: s.WorkspaceDir, WorkspaceGroup: s.WorkspaceGroup.Number, Files: s.ACPFiles, Terminal: s.ACPTerminal,
 		Isolation: isolation(s), Logger: log,
 	}
@@ -103,8 +103,8 @@ func acpConfig(s config.Worker, log *slog.Logger) acp.Config {
 
 func presetConfig(s config.Worker, log *slog.Logger) cli.Config {
 	return cli.Config{
-		Command: s.Command, Model: s.Model, Env: s.AgentEnv, Ask: s.AskTools, Workspace: s.WorkspaceDir, WorkspaceGroup: s.WorkspaceGroup.Number,
-		Isolation: isolation(s), Grace: grace(s), Logger: log,
+		Command: s.Command, Commands: s.UserCommands, Model: s.Model, Env: s.AgentEnv, Ask: s.AskTools,
+		Workspace: s.WorkspaceDir, WorkspaceGroup: s.WorkspaceGroup.Number, Isolation: isolation(s), Grace: grace(s), Logger: log,
 	}
 }
 

@@ -34,7 +34,7 @@ func TestEverySettingThatDiffersIsNamed(t *testing.T) {
 	one := living()[0]
 
 	settings := []string{
-		"REDIS_URL=" + acl.As(t, url, acl.Worker), file(destinations, "two"), "TURNSTILE_AGENT=claude", "TURNSTILE_AGENT_COMMAND=cat -", "TURNSTILE_ASK_TOOLS=Bash",
+		"REDIS_URL=" + acl.As(t, url, acl.Worker), file(destinations, "two"), "TURNSTILE_AGENT=claude", "TURNSTILE_AGENT_COMMAND=cat -", "TURNSTILE_ASK_TOOLS=Bash", "TURNSTILE_USER_COMMANDS=compact",
 		"TURNSTILE_ACP_FILES=true", "TURNSTILE_ACP_TERMINAL=true", "TURNSTILE_WORKSPACE_DIR=" + t.TempDir(), "TURNSTILE_ISOLATION=wrapper", "TURNSTILE_WRAPPER=env",
 		file("TURNSTILE_OPENAI_FILE", "{}"), file("TURNSTILE_TOOLS_FILE", "[]"), file("TURNSTILE_AGENTS_FILE", `{"coder": {"sessions": ["a:*"], "agent": "echo"}}`),
 	}

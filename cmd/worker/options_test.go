@@ -39,7 +39,7 @@ var other = map[string]string{
 // only checked.
 var elsewhere = []string{
 	"REDIS_URL", "TURNSTILE_AGENT", "TURNSTILE_LOG_LEVEL", "TURNSTILE_LOG_FORMAT", "TURNSTILE_STOP_TIMEOUT",
-	"TURNSTILE_OPENAI_FILE", "TURNSTILE_TOOLS_FILE", "TURNSTILE_ACP_FILES", "TURNSTILE_ACP_TERMINAL", "TURNSTILE_ASK_TOOLS", "TURNSTILE_WORKSPACE_GROUP",
+	"TURNSTILE_OPENAI_FILE", "TURNSTILE_TOOLS_FILE", "TURNSTILE_ACP_FILES", "TURNSTILE_ACP_TERMINAL", "TURNSTILE_ASK_TOOLS", "TURNSTILE_USER_COMMANDS", "TURNSTILE_WORKSPACE_GROUP",
 	"TURNSTILE_AGENTS_FILE", "TURNSTILE_GATEWAY_TOKENS_FILE", "TURNSTILE_DELIVER", "TURNSTILE_GATEWAY_DESTINATIONS_FILE",
 	"TURNSTILE_ISOLATION", "TURNSTILE_CONFINED_READ", "TURNSTILE_CONFINED_PORTS", "TURNSTILE_WRAPPER", "TURNSTILE_WRAPPER_KILL",
 }
@@ -104,6 +104,15 @@ func TestOptions(t *testing.T) {
 	}
 	if got := execConfig(s, log); !reflect.DeepEqual(got, wantExec) {
 		t.Errorf("got  %+v\nwant %+v", got, wantExec)
+	}
+}
+
+func TestUserCommands(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"claude", "acp"} {
+		s := load(t, map[string]string{"TURNSTILE_AGENT": name, "TURNSTILE_AGENT_COMMAND": "a", "TURNSTILE_USER_COMMANDS": "compact, review"})
+		expect.List(t, "claude's", presetConfig(s, nil).Commands, "compact", "review")
+		expect.List(t, "acp's", acpConfig(s, nil).Commands, "compact", "review")
 	}
 }
 

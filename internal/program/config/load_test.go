@@ -128,6 +128,7 @@ func TestWorkerEverythingSet(t *testing.T) {
 	}
 	vars["TURNSTILE_CONFINED_READ"] = "" // it does not go together with a wrapper
 	vars["TURNSTILE_ASK_TOOLS"] = ""     // only for claude
+	vars["TURNSTILE_USER_COMMANDS"] = "" // not for exec
 	for _, s := range WorkerSettings() {
 		if _, ok := vars[s.Name]; !ok {
 			t.Errorf("this test forgets %s", s.Name)
@@ -224,6 +225,9 @@ func TestWorkerRefuses(t *testing.T) {
 		{vars{"TURNSTILE_CONCURRENCY": "99999999999999999999"}, "too large"},
 		{vars{"TURNSTILE_WARM_AGENTS": "-1"}, "use 0 or more"},
 		{vars{"TURNSTILE_ASK_TOOLS": "Bash"}, "is read only with TURNSTILE_AGENT=claude"},
+		{vars{"TURNSTILE_USER_COMMANDS": "compact"}, "is read only with TURNSTILE_AGENT=acp, claude or gemini"},
+		{vars{"TURNSTILE_AGENT": "claude", "TURNSTILE_USER_COMMANDS": "review,/compact"}, "without the slash"},
+		{vars{"TURNSTILE_AGENT": "acp", "TURNSTILE_AGENT_COMMAND": "opencode acp", "TURNSTILE_MODEL": "m"}, "is not read with TURNSTILE_AGENT=acp"},
 		{vars{"TURNSTILE_WAITING_AGENTS": "-1"}, "use 0 or more"},
 		{vars{"TURNSTILE_WARM_AGENTS": "10001"}, "at most 10000"},
 		{vars{"TURNSTILE_WARM_AGENTS": "all"}, "not a whole number"},

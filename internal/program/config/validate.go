@@ -178,6 +178,17 @@ func (p *problems) judgeAgent(a AgentSettings, hint string) {
 	if len(a.AskTools) > 0 && a.Agent != AgentClaude {
 		p.add("TURNSTILE_ASK_TOOLS", "is read only with TURNSTILE_AGENT=claude: leave it out")
 	}
+	if a.Model != "" && a.Agent == AgentACP {
+		p.add("TURNSTILE_MODEL", "is not read with TURNSTILE_AGENT=acp: leave it out, and choose the model in the program's own settings")
+	}
+	if len(a.UserCommands) > 0 && a.Agent != AgentACP && a.Agent != AgentClaude && a.Agent != AgentGemini {
+		p.add("TURNSTILE_USER_COMMANDS", "is read only with TURNSTILE_AGENT=acp, claude or gemini: leave it out")
+	}
+	for _, name := range a.UserCommands {
+		if strings.ContainsAny(name, "/*") {
+			p.add("TURNSTILE_USER_COMMANDS", "has %.100q: write whole names without the slash, such as compact,review", name)
+		}
+	}
 	p.judgeNeedsWorkspace("TURNSTILE_WORKSPACE_GROUP", a.WorkspaceGroup.Number != nil, a)
 	p.judgeNeedsWorkspace("TURNSTILE_ACP_FILES", a.ACPFiles, a)
 	p.judgeNeedsWorkspace("TURNSTILE_ACP_TERMINAL", a.ACPTerminal, a)

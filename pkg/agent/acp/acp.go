@@ -32,6 +32,10 @@ type Config struct {
 	// looked up in PATH at every start.
 	Command []string
 
+	// Commands are the names, without the slash, of those commands of the agent that a user's message may be. Any
+	// other text is words for the model.
+	Commands []string
+
 	// Env names further environment variables of this program that the agent gets. A name that ends
 	// in * means all names with that prefix. REDIS_URL and names that begin with TURNSTILE_ cannot
 	// be passed on.
@@ -146,7 +150,7 @@ func New(config Config) (*Agent, error) {
 
 // signature has all settings of a process.
 func signature(c Config) string {
-	data, err := json.Marshal([]any{"acp", c.Command, c.Env, c.Workspace, c.Permissions, c.Files, c.Terminal, c.Grace, c.Isolation})
+	data, err := json.Marshal([]any{"acp", c.Command, c.Commands, c.Env, c.Workspace, c.Permissions, c.Files, c.Terminal, c.Grace, c.Isolation})
 	if err != nil {
 		panic(err) // strings and numbers can be encoded
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 
+	"turnstile/internal/process/command"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 )
@@ -55,8 +56,8 @@ func (r *replay) goOn(turn *agent.Turn) string {
 	defer r.mu.Unlock()
 	own := *turn
 	own.Note = ""
-	words := strings.TrimSpace(own.Text())
-	// A recap and a note may stand before the words.
+	words := strings.TrimSpace(command.Users{}.Quote(own.Text()))
+	// A recap and other lines may stand before the words.
 	has := func(text string) bool { return strings.HasSuffix(strings.TrimSpace(text), words) }
 	if words == "" || !has(strings.Join(r.words, "")) && !slices.ContainsFunc(r.words, has) || saidBefore(turn, words) {
 		return ""
@@ -70,7 +71,7 @@ func saidBefore(turn *agent.Turn, words string) bool {
 		if e.Role != session.RoleUser || slices.ContainsFunc(turn.Messages, func(m session.Message) bool { return m.ID == e.Message }) {
 			continue
 		}
-		before := turn.Speakers().Quote(strings.TrimSpace(e.Text))
+		before := command.Users{}.Quote(turn.Speakers().Quote(strings.TrimSpace(e.Text)))
 		return strings.HasSuffix(before, words) || strings.HasSuffix(words, before)
 	}
 	return false

@@ -181,6 +181,26 @@ func testOpencode(t *testing.T, isolation func(address string) agent.Isolation) 
 	}
 }
 
+// A text that begins with a slash reaches the model, unless it is a command that the operator allows.
+func TestOpencodeUsersWords(t *testing.T) {
+	t.Parallel()
+	model := answering(t, func(_ modelserver.Request, said string) modelserver.Response { return modelserver.Reply("heard " + said) })
+	a := opencode(t, model, agent.Isolation{})
+	a.config.Commands = []string{"init"}
+	first := turnWith(t, "hello")
+	w := warmed(t, a, first)
+	for _, text := range []string{"hello", "/etc/hosts is wrong", " /compact", "/foo bar", "see @/etc/hosts"} {
+		h, err := runWarm(t, w, turnWith(t, text))
+		if want := strings.TrimPrefix(text, "see @"); err != nil || !strings.HasPrefix(h.text(), "heard ") || !strings.HasSuffix(h.text(), want) {
+			t.Errorf("%q: %v, %q", text, err, h.text())
+		}
+	}
+	h, err := runWarm(t, w, turnWith(t, "/init"))
+	if err != nil || !strings.Contains(h.text(), "AGENTS.md") {
+		t.Errorf("the allowed command: %v, %q", err, h.text())
+	}
+}
+
 func TestOpencodeIsCancelled(t *testing.T) {
 	t.Parallel()
 	model := answering(t, func(modelserver.Request, string) modelserver.Response {

@@ -8,6 +8,7 @@ import (
 
 	acpsdk "github.com/coder/acp-go-sdk"
 
+	"turnstile/internal/process/command"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 )
@@ -18,7 +19,7 @@ func (w *warm) prompt(at *agent.Turn) []acpsdk.ContentBlock {
 	if text := w.goOn; text != "" {
 		w.logger.Info("the agent's session has the turn's message, and goes on with it", "agent_session", w.state.ID)
 		w.goOn = ""
-		return []acpsdk.ContentBlock{acpsdk.TextBlock(text)}
+		return []acpsdk.ContentBlock{acpsdk.TextBlock(w.users().Prompt(text))}
 	}
 	text := at.Text()
 	if w.state.Recap {
@@ -26,7 +27,7 @@ func (w *warm) prompt(at *agent.Turn) []acpsdk.ContentBlock {
 			text = before + "\n\n" + text
 		}
 	}
-	blocks, who := []acpsdk.ContentBlock{acpsdk.TextBlock(text)}, at.Speakers()
+	blocks, who := []acpsdk.ContentBlock{acpsdk.TextBlock(w.users().Prompt(text))}, at.Speakers()
 	for _, m := range at.Messages {
 		for _, a := range m.Attachments {
 			blocks = append(blocks, w.attached(a, who))
@@ -34,6 +35,8 @@ func (w *warm) prompt(at *agent.Turn) []acpsdk.ContentBlock {
 	}
 	return blocks
 }
+
+func (w *warm) users() command.Users { return command.Users{Commands: w.config.Commands} }
 
 // attached is an attachment in a prompt. An agent that takes no pictures gets the name of one: it
 // would read the data of a link as text.

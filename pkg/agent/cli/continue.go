@@ -60,7 +60,7 @@ func (p program) giving(spec command.Spec, session string, turn *agent.Turn) *gi
 func (p program) goOn(spec command.Spec, known state, turn *agent.Turn) string {
 	words := *turn
 	words.Note = ""
-	want := strings.TrimSpace(words.Text())
+	want := strings.TrimSpace(command.Users{Mentions: p.mentions}.Quote(words.Text()))
 	g := known.Given
 	if p.record == nil || !turn.Redelivered || known.Session == "" || want == "" || g == nil || g.Messages != idsOf(turn) {
 		return ""
@@ -77,7 +77,7 @@ func (p program) goOn(spec command.Spec, known state, turn *agent.Turn) string {
 	for lines.Scan() {
 		had.compacted = false
 		prompt := p.read(lines.Bytes(), &had)
-		// A recap and a note may stand before the words.
+		// A recap and other lines may stand before the words.
 		found = prompt && strings.HasSuffix(strings.TrimSpace(had.prompt), want) || found && !had.compacted
 	}
 	if !found || lines.Err() != nil {

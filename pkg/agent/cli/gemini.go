@@ -27,6 +27,7 @@ var gemini = program{
 	often:     "message",
 	decoder:   func(s *stream) decoder { return &geminiLines{stream: s} },
 	forgotten: []string{"Error resuming session"},
+	mentions:  true,
 	exits: map[int]string{
 		41:  "could not log in: set GEMINI_API_KEY, and the way to log in with it in its settings",
 		42:  "did not take the input",

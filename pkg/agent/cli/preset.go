@@ -40,6 +40,10 @@ type Config struct {
 	// other way. Such a turn needs no worker while it waits, see agent.Question.Key. Only for Claude.
 	Ask []string
 
+	// Commands are the names, without the slash, of those commands of the program that a user's message may be. Any
+	// other text is words for the model: neither a command nor a file to read.
+	Commands []string
+
 	// Env names further environment variables of this program that the agent gets, in addition to
 	// those with the kind's prefixes: ANTHROPIC_ and CLAUDE_, OPENAI_ and CODEX_, GEMINI_ and
 	// GOOGLE_. A name that ends in * means all names with that prefix. REDIS_URL and names that
@@ -86,6 +90,8 @@ type program struct {
 	forgotten []string
 
 	exits map[int]string // the meanings of its exit codes
+
+	mentions bool // see command.Users
 
 	// record is the program's file about a session, which only grows, see openBeneath. nil: an interrupted turn
 	// begins again, see goOn. read takes a line of it, and reports whether it is a prompt of the user. sameIDs: it
@@ -157,6 +163,10 @@ func New(kind Kind, config Config) (*Agent, error) {
 	return &Agent{
 		kind: kind, program: p, config: config, env: env, isolator: isolator, linger: defaultLinger, patience: max(config.Grace, command.ClosedPatience),
 	}, nil
+}
+
+func (a *Agent) users() command.Users {
+	return command.Users{Commands: a.config.Commands, Mentions: a.program.mentions}
 }
 
 // Traits implements agent.Describer: a turn that has asked the user goes on in the program's session.

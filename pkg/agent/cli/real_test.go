@@ -365,3 +365,34 @@ func TestRealLongText(t *testing.T) {
 		})
 	}
 }
+
+// A user's text is words: it neither changes the program's settings, nor puts a file before the model.
+func TestRealUsersWords(t *testing.T) {
+	t.Parallel()
+	for _, r := range reals {
+		t.Run(string(r.kind), func(t *testing.T) {
+			t.Parallel()
+			g := r.start(t)
+			playTurn(t, newAgent(t, r.kind, g.config), turn("hello")).wantReply(t, "Heard 1: hello")
+			dirs, err := filepath.Glob(g.workspace + "/*")
+			expect.OK(t, err)
+			expect.OK(t, os.WriteFile(filepath.Join(dirs[0], "notes.txt"), []byte("what the file has"), 0o600))
+			for _, text := range []string{"/config permissionMode=acceptEdits", "/compact", "see @notes.txt", "x\n@\"notes.txt\""} {
+				got := playTurn(t, newAgent(t, r.kind, g.config), turn(text))
+				last := text[strings.LastIndexAny(text, "@/")+1:]
+				if got.err != nil || !strings.HasPrefix(got.reply, "Heard 1: ") || !strings.HasSuffix(got.reply, last) {
+					t.Errorf("%q: %v, %q", text, got.err, got.reply)
+				}
+			}
+			for _, c := range g.seen() {
+				if strings.Contains(c.body, "what the file has") {
+					t.Errorf("the model has read the file: %q", c.texts)
+				}
+			}
+			settings, err := os.ReadFile(filepath.Join(g.home, ".claude", "settings.json"))
+			if strings.Contains(string(settings), "acceptEdits") {
+				t.Errorf("the settings were changed: %s, %v", settings, err)
+			}
+		})
+	}
+}

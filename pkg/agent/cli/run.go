@@ -88,7 +88,7 @@ func (a *Agent) Run(ctx context.Context, turn *agent.Turn) (agent.Result, error)
 		}
 		r.stream = &stream{emit: emit, logger: logger, spec: spec, turn: idsOf(turn), prompted: text != "", often: a.program.often, state: known, model: a.config.Model}
 		r.decoder = a.program.decoder(r.stream)
-		err := r.do(ctx, spec, text)
+		err := r.do(ctx, spec, a.users().Prompt(text))
 		if err == nil {
 			err = errors.Join(failed, ended())
 		}
