@@ -184,7 +184,9 @@ func testOpencode(t *testing.T, isolation func(address string) agent.Isolation) 
 // A text that begins with a slash reaches the model, unless it is a command that the operator allows.
 func TestOpencodeUsersWords(t *testing.T) {
 	t.Parallel()
-	model := answering(t, func(_ modelserver.Request, said string) modelserver.Response { return modelserver.Reply("heard " + said) })
+	model := answering(t, func(_ modelserver.Request, said string) modelserver.Response {
+		return modelserver.Reply("heard " + said)
+	})
 	a := opencode(t, model, agent.Isolation{})
 	a.config.Commands = []string{"init"}
 	first := turnWith(t, "hello")

@@ -369,3 +369,33 @@ func TestNoUndeclaredAbilities(t *testing.T) {
 		t.Errorf("announced: %s", first)
 	}
 }
+
+// What an agent writes soon after its response is of that turn, and what it writes later is of none.
+func TestUpdatesAfterTheEnd(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ turn, want string }{
+		"text":      {"text Hel\ndone\ntext lo", "text Hel\ntext lo"},
+		"all of it": {"done\ntext Hello", "text Hello"},
+		"a tool's end": {
+			`update {"sessionUpdate":"tool_call","toolCallId":"t","title":"pay","status":"in_progress"}` + "\ndone\n" +
+				`update {"sessionUpdate":"tool_call_update","toolCallId":"t","status":"completed","rawOutput":"paid"}`,
+			"tool_start pay t\ntool_end t \"paid\"",
+		},
+		"too late": {"text one\ndone\npause\ntext late", "text one"},
+	} {
+		for _, args := range []string{"", "mute"} {
+			t.Run(name+" "+args, func(t *testing.T) {
+				t.Parallel()
+				w := warmed(t, acting(t, args), turnWith(t))
+				h, err := runWarm(t, w, turnWith(t, c.turn))
+				expect.OK(t, err)
+				expect.Equal(t, "the turn", h.story(), c.want)
+				for _, next := range []string{"two", "three"} {
+					h, err = runWarm(t, w, turnWith(t, "text "+next))
+					expect.OK(t, err)
+					expect.Equal(t, "the next turn", h.story(), "text "+next)
+				}
+			})
+		}
+	}
+}

@@ -192,6 +192,10 @@ func (a *actor) take(m map[string]any) int {
 			}
 		}
 		a.send(map[string]any{"id": id, "result": map[string]any{"stopReason": "end_turn"}})
+	default:
+		if id != nil && m["method"] != nil && !a.is("mute") {
+			a.send(map[string]any{"id": id, "error": map[string]any{"code": codeNoMethod, "message": "no such method"}})
+		}
 	}
 	return -1
 }
@@ -230,6 +234,8 @@ func (a *actor) do(id any, verb, rest string) (code int, done bool) {
 		for i := 0; ; i++ {
 			a.update(map[string]any{"sessionUpdate": "tool_call", "toolCallId": strconv.Itoa(i), "status": "completed", "rawOutput": strings.Repeat("la ", 100_000)})
 		}
+	case "pause": // for longer than the client waits for silence
+		time.Sleep(3 * silence)
 	case "stderr":
 		fmt.Fprintln(os.Stderr, rest)
 	case "pid":

@@ -19,7 +19,7 @@ import (
 
 // talking is a turn that succeeds, after which the agent writes without end.
 func talking(stream, path string) string {
-	return "pid\ndone\nbabble " + stream + " " + path
+	return "pid\ndone\npause\nbabble " + stream + " " + path
 }
 
 // taken checks how much was read of an agent that was interrupted for its output.

@@ -34,7 +34,8 @@ type turn struct {
 	*warm
 	logger *slog.Logger
 	host   agent.Host
-	ended  chan ending // has at most one
+	ended  chan ending   // has at most one
+	heard  chan struct{} // has at most one: there was an update
 
 	mu       sync.Mutex
 	emit     func(agent.Event) // nil: the turn is over
@@ -49,7 +50,7 @@ type turn struct {
 }
 
 func (w *warm) newTurn(ctx context.Context, at *agent.Turn) *turn {
-	t := &turn{warm: w, host: at.Host, emit: at.Emit, ended: make(chan ending, 1)}
+	t := &turn{warm: w, host: at.Host, emit: at.Emit, ended: make(chan ending, 1), heard: make(chan struct{}, 1)}
 	t.logger = w.logger.With("turn", at.ID, "fence", at.Fence)
 	t.tools.emit = t.emitEvent
 	t.begin(ctx)
@@ -83,6 +84,9 @@ func (t *turn) run(ctx context.Context, at *agent.Turn) error {
 
 	select {
 	case e := <-t.ended:
+		if e.err == nil {
+			t.fallSilent(ctx)
+		}
 		return t.outcome(e)
 	case <-ctx.Done():
 		select {
@@ -112,6 +116,40 @@ func (t *turn) run(ctx context.Context, at *agent.Turn) error {
 		return agent.Retryable(err)
 	}
 	return err
+}
+
+// Agents write their response and their updates independently: the last pieces of a text, or a tool's end, may
+// come after the response. The protocol has no other sign of the end than silence.
+const (
+	silence  = 100 * time.Millisecond
+	mostLate = 2 * time.Second // of an agent that is never silent
+)
+
+// fallSilent waits until the agent has written nothing for a moment.
+func (t *turn) fallSilent(ctx context.Context) {
+	most := time.After(mostLate)
+	for {
+		select {
+		case <-t.heard:
+		case <-time.After(silence):
+			return
+		case <-most:
+			return
+		case <-ctx.Done():
+			return
+		case <-t.closed:
+			return
+		}
+	}
+}
+
+// hear notes an update. t.mu is held.
+func (t *turn) hear() {
+	t.anyEvent = true
+	select {
+	case t.heard <- struct{}{}:
+	default:
+	}
 }
 
 // promptEnded takes the response to session/prompt: in version 1, the turn's end.

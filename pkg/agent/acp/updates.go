@@ -63,7 +63,7 @@ func (t *turn) piece(line []byte) bool {
 	if t.emit == nil || c.Params.SessionID != t.state.ID {
 		return false
 	}
-	t.anyEvent = true
+	t.hear()
 	if kind == session.EventText {
 		t.tools.flush()
 	}
@@ -92,7 +92,7 @@ func (t *turn) updated(params json.RawMessage) {
 		t.logger.Debug("an update of another session was ignored", "id", n.SessionID)
 		return
 	}
-	t.anyEvent = true
+	t.hear()
 	var u update
 	if err := boundedjson.Unmarshal(n.Update, &u); err != nil {
 		t.logger.Debug("an update of the agent is of an unknown form", "error", err)

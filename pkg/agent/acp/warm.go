@@ -31,6 +31,8 @@ type warm struct {
 	state     state
 
 	turn   atomic.Pointer[turn]   // nil: none runs
+	used   bool                   // it has run a turn
+	mute   bool                   // the agent does not respond to methods that it does not know
 	replay atomic.Pointer[replay] // while the agent loads a session to go on with its turn
 	goOn   string                 // the text of the next prompt; "": that of its turn
 
@@ -152,8 +154,11 @@ func (w *warm) Run(ctx context.Context, turn *agent.Turn) (agent.Result, error) 
 			w.interrupted(ctx)
 			return agent.Result{}, err
 		}
+	} else if w.used {
+		w.settle(ctx)
 	}
 	t := w.newTurn(ctx, turn)
+	w.used = true
 	w.turn.Store(t)
 	err := t.run(ctx, turn)
 	w.turn.Store(nil)
@@ -165,6 +170,27 @@ func (w *warm) Run(ctx context.Context, turn *agent.Turn) (agent.Result, error) 
 	w.Lend(nil)
 	w.Rest(w.talked)
 	return agent.Result{}, nil
+}
+
+// settleTime is how long an agent may take to respond to a method that it does not know.
+const settleTime = time.Second
+
+// settle waits until the agent has written what it still had to write about earlier prompts: an update does not name
+// its prompt, and one that comes later would be taken for the next one's. The agent's response, an error mostly,
+// comes after that.
+func (w *warm) settle(ctx context.Context) {
+	if w.mute {
+		return
+	}
+	settled := make(chan struct{})
+	w.request("_turnstile/settled", struct{}{}, func(response) { close(settled) })
+	select {
+	case <-settled:
+	case <-ctx.Done():
+	case <-w.closed:
+	case <-time.After(settleTime):
+		w.mute = true
+	}
 }
 
 // talked ends an agent that writes too much while it has no turn.

@@ -38,7 +38,7 @@ func TestTurnsOfOneProcess(t *testing.T) {
 	if third.text() != first.text() || string(third.state(t)) == string(first.state(t)) {
 		t.Errorf("%s and %s, %s and %s", first.text(), third.text(), first.state(t), third.state(t))
 	}
-	if got, want := methodsOf(t, log), "initialize new prompt prompt close new prompt"; got != want {
+	if got, want := methodsOf(t, log), "initialize new prompt _turnstile/settled prompt close new prompt"; got != want {
 		t.Errorf("told %s, want %s", got, want)
 	}
 }
