@@ -75,7 +75,13 @@ func (t *turn) locked(f func()) {
 
 // run prompts the agent and waits for the end.
 func (t *turn) run(ctx context.Context, at *agent.Turn) error {
-	t.locked(t.emitState)
+	t.locked(func() {
+		if t.fresh {
+			t.fresh = false
+			t.emitEvent(agent.Event{Type: session.EventNotice, Text: command.FreshSession})
+		}
+		t.emitState()
+	})
 	prompt := acpsdk.PromptRequest{SessionId: acpsdk.SessionId(t.state.ID), Prompt: t.prompt(at)}
 	if at.TraceParent != "" {
 		prompt.Meta = map[string]any{"traceparent": at.TraceParent}
@@ -199,7 +205,9 @@ func (t *turn) outcome(e ending) error {
 	case errors.As(e.err, &refused) && refused.Code == codeAuthRequired:
 		return t.refused(acpsdk.AgentMethodSessionPrompt, e.err)
 	case refused != nil:
-		return t.LastWords(fmt.Errorf("the agent failed: %w", errorOf(refused)))
+		err := fmt.Errorf("the agent failed: %w", errorOf(refused))
+		t.locked(func() { t.blame(err) })
+		return t.LastWords(err)
 	case e.err != nil:
 		return e.err
 	}
@@ -222,13 +230,23 @@ func (t *turn) outcome(e ending) error {
 		return fmt.Errorf("the agent ended the turn for an unknown reason: %.100q", e.stop)
 	}
 	if !t.spoken {
-		return t.LastWords(errors.New("the agent ended without a reply"))
+		err := errors.New("the agent ended without a reply")
+		t.blame(err)
+		return t.LastWords(err)
 	}
-	if t.state.Recap {
-		t.state.Recap = false
+	if t.state.Recap || t.state.Failures > 0 {
+		t.state.Recap, t.state.Failures = false, 0
 		t.emitState()
 	}
 	return nil
+}
+
+// blame counts a failure that the agent's session may have caused. t.mu is held.
+func (t *turn) blame(err error) {
+	if t.known && !t.spoken && !command.Passing(err) {
+		t.state.Failures++
+		t.emitState()
+	}
 }
 
 // usage converts the SDK's usage. The total shows whether the input includes the cached tokens.

@@ -32,8 +32,10 @@ type warm struct {
 
 	turn   atomic.Pointer[turn]   // nil: none runs
 	used   bool                   // it has run a turn
+	known  bool                   // its session has had a turn before
 	mute   bool                   // the agent does not respond to methods that it does not know
 	replay atomic.Pointer[replay] // while the agent loads a session to go on with its turn
+	fresh  bool                   // the session replaces one that failed each time
 	goOn   string                 // the text of the next prompt; "": that of its turn
 
 	stop time.Time // when an interrupt's grace ends; zero: there was none
@@ -48,6 +50,9 @@ type state struct {
 	// Recap: no turn that gave the session a recap has succeeded yet. The ID is stored before the
 	// agent has read anything, so a turn that resumes the session must then give the recap again.
 	Recap bool `json:"recap,omitempty"`
+
+	// Failures is how many turns in a row this session may have made fail.
+	Failures int `json:"failures,omitempty"`
 
 	// Cost is the cost of the agent's session so far, in USD. An agent that resumes the session
 	// continues this count.
@@ -80,15 +85,19 @@ func (a *Agent) Warm(ctx context.Context, turn *agent.Turn) (agent.Warm, error) 
 // open opens the agent's session for a transcript: its own, if it still exists, else a new one,
 // which receives a recap.
 func (w *warm) open(ctx context.Context, turn *agent.Turn) error {
-	w.sessionID, w.goOn = turn.TranscriptID, ""
+	w.sessionID, w.goOn, w.fresh, w.known = turn.TranscriptID, "", false, false
 	var stored state
-	if json.Unmarshal(turn.State, &stored) == nil && stored.Agent == "acp" && stored.ID != "" && stored.Name == w.name {
+	switch err := json.Unmarshal(turn.State, &stored); {
+	case err != nil || stored.Agent != "acp" || stored.ID == "" || stored.Name != w.name:
+	case stored.Failures >= command.MostFailures:
+		w.fresh = true
+	default:
 		found, err := w.reopen(ctx, stored.ID, turn)
 		if err != nil {
 			return err
 		}
 		if found {
-			w.state = stored
+			w.state, w.known = stored, true
 			return nil
 		}
 	}
@@ -162,6 +171,7 @@ func (w *warm) Run(ctx context.Context, turn *agent.Turn) (agent.Result, error) 
 	w.turn.Store(t)
 	err := t.run(ctx, turn)
 	w.turn.Store(nil)
+	w.known = true
 	t.finish(ctx, err)
 	if err != nil {
 		return agent.Result{}, err

@@ -291,3 +291,41 @@ func TestLeaseHoldsForTurnsOnly(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// A session whose turns fail each time is given up after the second failure. A failure of another kind does not count.
+func TestASessionThatFailsEachTime(t *testing.T) {
+	t.Parallel()
+	const poison, busy = `error {"code":-32603,"message":"400 invalid_request_error"}`, `error {"code":-32603,"message":"429 slow down"}`
+	a := acting(t, "can-load", "recount")
+	at := func(state []byte, line string) (*emitted, error) {
+		turn := turnWith(t, line)
+		turn.State, turn.History = state, someHistory
+		return play(t.Context(), a, turn)
+	}
+	old := []byte(`{"agent":"acp","id":"old"}`)
+	for name, c := range map[string]struct {
+		lines []string
+		fresh bool
+	}{
+		"twice":               {[]string{poison, poison}, true},
+		"without a word":      {[]string{"end end_turn", "end end_turn"}, true},
+		"once":                {[]string{poison}, false},
+		"a success between":   {[]string{poison, "text well", poison}, false},
+		"of another kind":     {[]string{busy, busy, busy}, false},
+		"after it has spoken": {[]string{"text so\n" + poison, "text so\n" + poison}, false},
+	} {
+		state := old
+		for _, line := range c.lines {
+			h, err := at(state, line)
+			if err == nil && line != "text well" {
+				t.Errorf("%s: %s did not fail", name, line)
+			}
+			state = h.state(t)
+		}
+		h, err := at(state, "text at last")
+		expect.OK(t, err)
+		expect.Equal(t, name+": the old session goes on", strings.Contains(string(h.state(t)), `"id":"old"`), !c.fresh)
+		expect.Equal(t, name+": a recap", strings.HasPrefix(h.text(), "recap "), c.fresh)
+		expect.Equal(t, name+": a notice", len(h.of(session.EventNotice)), map[bool]int{true: 1}[c.fresh])
+	}
+}

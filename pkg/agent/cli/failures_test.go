@@ -2,7 +2,9 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,6 +12,7 @@ import (
 	"time"
 
 	"turnstile/pkg/agent"
+	"turnstile/pkg/session"
 )
 
 func TestFailures(t *testing.T) {
@@ -223,6 +226,63 @@ func TestNew(t *testing.T) {
 		var made agent.Agent = a
 		if d, ok := made.(agent.Describer); ok && d.Traits() != (agent.Traits{}) {
 			t.Error("it wants the history and takes no steers")
+		}
+	}
+}
+
+// A session whose turns fail each time is given up after the second failure. A failure of another kind does not count.
+func TestASessionThatFailsEachTime(t *testing.T) {
+	t.Parallel()
+	poison := map[Kind]string{
+		Claude: `{"type":"result","subtype":"success","is_error":true,"result":"API Error: WHY"}` + "\n",
+		Codex:  `{"type":"turn.failed","error":{"message":"WHY"}}` + "\n",
+		Gemini: `{"type":"result","status":"error","error":{"message":"WHY"}}` + "\n",
+	}
+	for _, kind := range kinds {
+		for name, c := range map[string]struct {
+			outs  []string // "": it succeeds
+			fresh bool
+		}{
+			"twice":             {[]string{"400 invalid", "Prompt is too long"}, true},
+			"once":              {[]string{"400 invalid"}, false},
+			"a success between": {[]string{"400 invalid", "", "400 invalid"}, false},
+			"of another kind":   {[]string{"429 slow down", "429 slow down", "Overloaded"}, false},
+		} {
+			t.Run(string(kind)+" "+name, func(t *testing.T) {
+				t.Parallel()
+				tn := turn("hi")
+				tn.History = []session.Entry{{Role: session.RoleUser, Text: "call me Ishmael"}}
+				tn.State = json.RawMessage(fmt.Sprintf(`{"agent":%q,"session":"old"}`, kind))
+				var plays []play
+				for _, why := range c.outs {
+					out := strings.ReplaceAll(poison[kind], "WHY", why)
+					if why == "" {
+						out = sayings[kind]
+					}
+					plays = append(plays, play{Out: out})
+				}
+				command, listen := fakeProgram(t, append(plays, play{Out: sayings[kind]})...)
+				a := newAgent(t, kind, Config{Command: command})
+				for range c.outs {
+					for _, e := range playTurn(t, a, tn).events {
+						if e.Type == session.EventState {
+							tn.State = e.Data
+						}
+					}
+				}
+				last := playTurn(t, a, tn)
+				last.wantReply(t, "ok")
+				all := listen()
+				words := strings.Join(all[len(all)-1].Args, " ")
+				if resumed, told := strings.Contains(words, "resume"), strings.Contains(all[len(all)-1].Stdin, "Ishmael"); resumed == c.fresh || told != c.fresh {
+					t.Errorf("%s, with a recap: %v", words, told)
+				}
+				notice := ""
+				if c.fresh {
+					notice = "The agent's own session failed several times. A new one begins, and is given what was said before."
+				}
+				last.want(t, session.EventNotice, notice)
+			})
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"turnstile/internal/process/guardian"
 	"turnstile/internal/process/paced"
 	"turnstile/pkg/agent"
+	"turnstile/pkg/session"
 )
 
 // recapLimit is how many bytes of the transcript a new session of the program receives.
@@ -39,6 +40,11 @@ func (a *Agent) Run(ctx context.Context, turn *agent.Turn) (agent.Result, error)
 		turn = &whole
 	}
 	known := stateOf(a.kind, turn.State)
+	if known.Failures >= command.MostFailures {
+		logger.Info("the agent's session fails each time, a new one begins with a recap", "agent_session", known.Session)
+		turn.Emit(agent.Event{Type: session.EventNotice, Text: command.FreshSession})
+		known = state{Agent: a.kind}
+	}
 	for decided := ""; ; {
 		reply, ended, asked := answer{}, func() error { return nil }, false
 		if d := known.Deferred; d != nil && d.Messages == idsOf(turn) {
@@ -163,6 +169,18 @@ func (r *run) outcome(was command.Watched) error {
 		return r.LastWords(unfit)
 	case r.forgot():
 		return errForgotten
+	}
+	err := r.ending(was)
+	if err != nil && r.resume != "" && !r.hasOutput && !command.Passing(err) {
+		r.state.Failures++
+		_ = r.storeState() // err says more
+	}
+	return err
+}
+
+// ending is the error of a turn that the program has ended.
+func (r *run) ending(was command.Watched) error {
+	switch {
 	case r.failure != "":
 		return fmt.Errorf("%s: %s", r.kind, sentence(r.failure))
 	case !r.ended && was.WentOn:

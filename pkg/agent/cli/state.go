@@ -22,6 +22,9 @@ type state struct {
 	// Deferred is the call that waits for the user's decision.
 	Deferred *deferred `json:"deferred,omitempty"`
 
+	// Failures is how many runs in a row this session may have made fail.
+	Failures int `json:"failures,omitempty"`
+
 	// Total is the count of a program that counts over its whole session.
 	Total *session.Usage `json:"total,omitempty"`
 }

@@ -174,10 +174,10 @@ func (s *stream) storeState() error {
 
 // recapped is called when a turn has succeeded.
 func (s *stream) recapped() error {
-	if !s.state.Recap || s.state.Session == "" {
+	if !s.state.Recap && s.state.Failures == 0 || s.state.Session == "" {
 		return nil
 	}
-	s.state.Recap = false
+	s.state.Recap, s.state.Failures = false, 0
 	return s.storeState()
 }
 
