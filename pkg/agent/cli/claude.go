@@ -199,7 +199,7 @@ func (c *claudeLines) blocks(of string, l claudeHead) error {
 			switch {
 			case l.Parent != "":
 				c.thought(b.Text) // a helper's words are not the agent's reply
-			case !c.streamed[l.Message.ID]:
+			case !c.streamed[l.Message.ID] && !c.streamed[""]: // pieces of an unknown message are this one's
 				c.paragraph()
 				c.text(b.Text)
 			}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -283,6 +284,47 @@ func TestASessionThatFailsEachTime(t *testing.T) {
 				}
 				last.want(t, session.EventNotice, notice)
 			})
+		}
+	}
+}
+
+// An error after a success with a reply changes nothing, and a success without a word is neither a success nor the end.
+func TestWhatCountsAfterAResult(t *testing.T) {
+	t.Parallel()
+	failed := map[Kind]string{
+		Claude: `{"type":"result","subtype":"error_during_execution","is_error":true,"errors":[]}` + "\n",
+		Codex:  `{"type":"turn.failed","error":{"message":"aborted"}}` + "\n",
+		Gemini: `{"type":"result","status":"error","error":{"message":"aborted"}}` + "\n",
+	}
+	empty := map[Kind]string{
+		Claude: `{"type":"result","subtype":"success","result":""}` + "\n",
+		Codex:  `{"type":"turn.completed"}` + "\n",
+		Gemini: `{"type":"result","status":"success"}` + "\n",
+	}
+	for _, kind := range kinds {
+		for name, c := range map[string]struct {
+			out     string
+			fails   bool
+			waiting bool // the program may have more to say
+		}{
+			"success, error":               {sayings[kind] + failed[kind], false, false},
+			"success, success":             {sayings[kind] + sayings[kind], false, false},
+			"error, success":               {failed[kind] + sayings[kind], false, false},
+			"error":                        {failed[kind], true, false},
+			"success without a word":       {empty[kind], true, true},
+			"without a word, then error":   {empty[kind] + failed[kind], true, false},
+			"without a word, then success": {empty[kind] + sayings[kind], false, false},
+		} {
+			s := &stream{emit: func(agent.Event) {}, logger: slog.New(slog.DiscardHandler)}
+			s.decoder = programs[kind].decoder(s)
+			for line := range strings.Lines(c.out) {
+				if err := s.line([]byte(strings.TrimSpace(line))); err != nil {
+					t.Errorf("%s, %s: %v", kind, name, err)
+				}
+			}
+			if s.over() == c.waiting || (s.failure != "" || !s.hasReply) != c.fails {
+				t.Errorf("%s, %s: over %v, failure %q, a reply %v", kind, name, s.over(), s.failure, s.hasReply)
+			}
 		}
 	}
 }

@@ -22,8 +22,8 @@ const (
 	Gemini Kind = "gemini" // Gemini CLI
 )
 
-// defaultLinger is how long a program may be silent after it has reported the turn's end, before it
-// is stopped.
+// defaultLinger is how long a program may be silent after it has reported the turn's end, with a reply or an error,
+// before it is stopped.
 const defaultLinger = 10 * time.Second
 
 // Config has the program and its settings.

@@ -16,7 +16,7 @@ import (
 func (r *run) read(out io.Reader, beats chan<- struct{}) error {
 	err := command.Lines(out, r.logger, func(line []byte) error {
 		err := r.stream.line(line)
-		if r.ended {
+		if r.over() {
 			select {
 			case beats <- struct{}{}:
 			default:

@@ -313,6 +313,9 @@ func TestASecondPerson(t *testing.T) {
 		tn.State = stateFor(kind, "s-0")
 		playTurn(t, a, tn).wantReply(t, "ok")
 		h := listen()
+		if kind == Gemini { // it looks for files after every at sign
+			h[0].Stdin, h[1].Stdin = strings.ReplaceAll(h[0].Stdin, `\@`, "@"), strings.ReplaceAll(h[1].Stdin, `\@`, "@")
+		}
 		if want := "before, oldest first:]\n\n[@web/ann wrote:]\nhi\n\n[End of what was said before. What follows is new.]\n\n" + now; !strings.HasSuffix(h[0].Stdin, want) {
 			t.Errorf("%s: %q", kind, h[0].Stdin)
 		}

@@ -187,8 +187,21 @@ func (s *stream) usage(u session.Usage) {
 	}
 }
 
-// end sets how the turn ended: failed if failure is not empty.
-func (s *stream) end(failure string) { s.ended, s.failure = true, failure }
+// end sets how the turn ended: failed if failure is not empty. After a success with a reply only a success counts:
+// the user has read it, and what fails then is the program's own end.
+func (s *stream) end(failure string) {
+	if failure != "" && s.ended && s.failure == "" && s.hasReply {
+		s.logger.Warn("the agent reported an error after the turn's success, which counts", "error", sentence(failure))
+		return
+	}
+	s.ended, s.failure = true, failure
+}
+
+// over reports whether the program has nothing more to do for the turn. A result without words may be one of an
+// earlier turn's background task.
+func (s *stream) over() bool {
+	return s.ended && (s.hasReply || s.failure != "" || s.state.Deferred != nil)
+}
 
 // noNull makes an explicit null an absent value, and copies any other.
 func noNull(raw json.RawMessage) json.RawMessage {
