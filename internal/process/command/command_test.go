@@ -15,6 +15,7 @@ import (
 	"turnstile/internal/process/guardian"
 	"turnstile/internal/protocol/lease"
 	"turnstile/pkg/agent"
+	"turnstile/pkg/session"
 	"turnstile/test/expect"
 )
 
@@ -158,5 +159,22 @@ func TestLines(t *testing.T) {
 		if got != c.want || text != c.err {
 			t.Errorf("%.20q: %q, %q (%v); want %q, %q", c.in, got, text, err, c.want, c.err)
 		}
+	}
+}
+
+// A sender's Redis user can write a turn's IDs. None keeps a program from being started, which would be the worker's
+// fault for all sessions.
+func TestForgedIDsInTheEnvironment(t *testing.T) {
+	t.Parallel()
+	env, err := NewEnv(nil)
+	expect.OK(t, err)
+	for id, want := range map[string]string{
+		"01a1fd2d-7fa7": "01a1fd2d-7fa7", "a plain task's": "a plain task's",
+		"a\x00b": "", "a\nTURNSTILE_FENCE=9": "", strings.Repeat("x", 200_000): "",
+	} {
+		turn := &agent.Turn{Session: id, TranscriptID: id, ID: id, Messages: []session.Message{{ID: id}}, Fence: 3}
+		got := env.ForTurn(nil, turn)
+		expect.List(t, fmt.Sprintf("%.20q", id), got,
+			"TURNSTILE_SESSION="+want, "TURNSTILE_SESSION_ID="+want, "TURNSTILE_MESSAGE_ID="+want, "TURNSTILE_TURN_ID="+want, "TURNSTILE_FENCE=3")
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"turnstile/pkg/agent"
 )
@@ -66,15 +67,25 @@ func (f Env) ForTurn(environ []string, turn *agent.Turn) []string {
 		message = turn.Messages[0].ID
 	}
 	env := append(f.ForSession(environ, turn.Session),
-		"TURNSTILE_SESSION_ID="+turn.TranscriptID,
-		"TURNSTILE_MESSAGE_ID="+message,
-		"TURNSTILE_TURN_ID="+turn.ID,
+		"TURNSTILE_SESSION_ID="+word(turn.TranscriptID),
+		"TURNSTILE_MESSAGE_ID="+word(message),
+		"TURNSTILE_TURN_ID="+word(turn.ID),
 		"TURNSTILE_FENCE="+strconv.FormatInt(turn.Fence, 10),
 	)
 	if turn.TraceParent != "" {
 		env = append(env, "TRACEPARENT="+turn.TraceParent) // as OpenTelemetry has it
 	}
 	return env
+}
+
+// word is a value that comes from Redis. A program cannot be started with a zero byte or very long variables, and
+// then its worker would leave the agent alone, for all sessions.
+func word(value string) string {
+	const most = 1 << 10
+	if len(value) > most || strings.ContainsFunc(value, unicode.IsControl) {
+		return ""
+	}
+	return value
 }
 
 // ForSession returns the environment of a program that runs several turns of a session.
@@ -85,5 +96,5 @@ func (f Env) ForSession(environ []string, session string) []string {
 			env = append(env, entry)
 		}
 	}
-	return append(env, "TURNSTILE_SESSION="+session)
+	return append(env, "TURNSTILE_SESSION="+word(session))
 }

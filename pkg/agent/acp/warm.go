@@ -6,8 +6,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"time"
+	"unicode"
 
 	acpsdk "github.com/coder/acp-go-sdk"
 
@@ -59,6 +61,12 @@ type state struct {
 	Cost float64 `json:"cost,omitempty"`
 }
 
+// anID reports whether an ID may be the agent's. A sender's Redis user can write the record, and the agent may make
+// a file's name of the ID.
+func anID(id string) bool {
+	return id != "" && len(id) <= 400 && !strings.ContainsAny(id, `/\`) && !strings.HasPrefix(id, ".") && !strings.ContainsFunc(id, func(r rune) bool { return !unicode.IsPrint(r) })
+}
+
 // Warm starts the agent and opens a session with it.
 func (a *Agent) Warm(ctx context.Context, turn *agent.Turn) (agent.Warm, error) {
 	if ctx.Err() != nil {
@@ -88,7 +96,7 @@ func (w *warm) open(ctx context.Context, turn *agent.Turn) error {
 	w.sessionID, w.goOn, w.fresh, w.known = turn.TranscriptID, "", false, false
 	var stored state
 	switch err := json.Unmarshal(turn.State, &stored); {
-	case err != nil || stored.Agent != "acp" || stored.ID == "" || stored.Name != w.name:
+	case err != nil || stored.Agent != "acp" || !anID(stored.ID) || stored.Name != w.name:
 	case stored.Failures >= command.MostFailures:
 		w.fresh = true
 	default:

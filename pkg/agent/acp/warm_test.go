@@ -55,6 +55,8 @@ func TestAnotherWorkersSession(t *testing.T) {
 		{"can-resume", `{"agent":"acp"}`, "initialize new prompt"},
 		{"can-resume", `{"agent":"acp","id":"old","name":"another"}`, "initialize new prompt"},
 		{"can-resume name=me", "", "initialize new prompt"},
+		{"can-resume", `{"agent":"acp","id":"../../another"}`, "initialize new prompt"},
+		{"can-resume", `{"agent":"acp","id":"a\nb"}`, "initialize new prompt"},
 		{"can-resume", `"odd"`, "initialize new prompt"},
 		{"can-resume", "null", "initialize new prompt"},
 	} {

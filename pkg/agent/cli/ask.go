@@ -35,15 +35,18 @@ var (
 	// toolName matches the names of tools for which the user is asked, see Config.Ask.
 	toolName = regexp.MustCompile(`^[A-Za-z0-9_-]+\*?$`)
 
+	calledTool = regexp.MustCompile(`^[A-Za-z0-9_-]{1,200}$`)
+
 	errDeferredAgain = errors.New("the program asks again for a call that was decided: this version of it cannot be asked")
 )
 
 // hook is a shell's script, since it also runs where only the program's own files can be read. Its input ends with
-// the call's ID. A helper's call could not be resumed. All but the answered call are deferred.
+// the call's ID. A helper's call could not be resumed. All but the answered call are deferred. The answer is in
+// variables: no word becomes part of the script.
 const hook = `in=$(cat); d=defer; r=; case "$in" in ` +
 	`*',"agent_id":"'*',"hook_event_name":"PreToolUse"'*) d=deny; r='Only the main agent may use this tool: the user must be asked.';; ` +
-	`*',"tool_use_id":"%s"}') d=%s; r='%s';; esac; ` +
-	`printf '{"hookSpecificOutput":{"hookEventName":"PreToolUse","permissionDecision":"%%s","permissionDecisionReason":"%%s"}}' "$d" "$r"`
+	`*',"tool_use_id":"'"$TURNSTILE_ASK_CALL"'"}') d=$TURNSTILE_ASK_DECISION; r=$TURNSTILE_ASK_REASON;; esac; ` +
+	`printf '{"hookSpecificOutput":{"hookEventName":"PreToolUse","permissionDecision":"%s","permissionDecisionReason":"%s"}}' "$d" "$r"`
 
 // claudeAsks returns Claude Code's options for the tools for which it asks.
 func claudeAsks(tools []string, a answer) []string {
@@ -51,9 +54,13 @@ func claudeAsks(tools []string, a answer) []string {
 		a.call = "/" // no call has this ID
 	}
 	type object = map[string]any
-	run := object{"type": "command", "command": fmt.Sprintf(hook, a.call, a.decision, a.reason)}
+	run := object{"type": "command", "command": hook}
 	matcher := "^(" + strings.ReplaceAll(strings.Join(tools, "|"), "*", ".*") + ")$"
-	settings, err := json.Marshal(object{"hooks": object{"PreToolUse": []object{{"matcher": matcher, "hooks": []object{run}}}}})
+	settings, err := json.Marshal(object{
+		"hooks": object{"PreToolUse": []object{{"matcher": matcher, "hooks": []object{run}}}},
+		// Not the program's own environment, which a wrapper may not pass on.
+		"env": object{"TURNSTILE_ASK_CALL": a.call, "TURNSTILE_ASK_DECISION": a.decision, "TURNSTILE_ASK_REASON": a.reason},
+	})
 	if err != nil {
 		panic(err) // strings cannot fail
 	}
@@ -120,7 +127,7 @@ func (c *claudeLines) deferral(call claudeBlock) error {
 	if c.prompted && !slices.Contains(c.calls, call.ID) {
 		return nil // of an earlier run, which is over. Claude Code gives it up, and reads the prompt now
 	}
-	if !anID.MatchString(call.ID) || call.Name == "" {
+	if !anID.MatchString(call.ID) || !calledTool.MatchString(call.Name) {
 		return errors.New("a deferred tool without id or name")
 	}
 	d := &deferred{ID: call.ID, Name: call.Name, Messages: c.turn}

@@ -32,11 +32,21 @@ type state struct {
 // anID matches IDs that may be passed on as a session's. None looks like an option.
 var anID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]{0,199}$`)
 
-// stateOf is the stored state, if this agent stored it.
+// stateOf is the stored state, if this agent stored it. A sender's Redis user can write the record, so everything in
+// it is checked like a program's output.
 func stateOf(kind Kind, stored json.RawMessage) state {
 	var s state
 	if len(stored) == 0 || json.Unmarshal(stored, &s) != nil || s.Agent != kind || !anID.MatchString(s.Session) {
 		return state{Agent: kind}
+	}
+	if g := s.Given; g != nil && g.From < 0 {
+		s.Given = nil
+	}
+	if d := s.Deferred; d != nil && (!anID.MatchString(d.ID) || !calledTool.MatchString(d.Name) || len(d.Input) > shownInput) {
+		s.Deferred = nil
+	}
+	if u := s.Total; u != nil && min(u.InputTokens, u.CachedTokens, u.OutputTokens) < 0 {
+		s.Total = nil
 	}
 	return s
 }
