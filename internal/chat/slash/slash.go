@@ -69,13 +69,9 @@ func named(name string) (Command, bool) {
 
 // Parse returns the command in a text: its first word, if the text has only one line.
 func Parse(text string) (cmd Command, args string, ok bool) {
-	text = strings.TrimSpace(text)
-	if strings.Contains(text, "\n") {
-		return Command{}, "", false
-	}
-	name, args, _ := strings.Cut(text, " ")
+	name, args := split(text)
 	cmd, ok = named(name)
-	return cmd, strings.TrimSpace(args), ok
+	return cmd, args, ok
 }
 
 // argsError explains an invalid command, or its arguments, to the user. The command was not carried

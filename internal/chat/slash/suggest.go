@@ -23,16 +23,15 @@ const shortest = 4
 // not /reset, which takes none. Any other text that begins with a slash is a message, because
 // agents have commands too.
 func Suggest(text string) (reply string, ok bool) {
-	text = strings.TrimSpace(text)
-	name, args, _ := strings.Cut(text, " ")
-	if !strings.HasPrefix(name, "/") || strings.HasPrefix(name, "//") || strings.Contains(text, "\n") || agentCommands[name] {
+	name, args := split(text)
+	if name == "" || strings.HasPrefix(name, "//") || agentCommands[name] {
 		return "", false
 	}
 	if _, known := named(name); known {
 		return "", false
 	}
 	c, ok := meant(strings.ToLower(name))
-	if !ok || strings.TrimSpace(args) != "" && c.args == "" {
+	if !ok || args != "" && c.args == "" {
 		return "", false
 	}
 	return fmt.Sprintf("Unknown command %s: did you mean %s? To send it as a message, write /%[1]s.", name, c.Name), true
