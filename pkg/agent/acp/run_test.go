@@ -399,3 +399,11 @@ func TestUpdatesAfterTheEnd(t *testing.T) {
 		}
 	}
 }
+
+// An emoji may be cut into the halves of its UTF-16 form.
+func TestHalvesOfACharacter(t *testing.T) {
+	t.Parallel()
+	h, err := play(t.Context(), acting(t), turnWith(t, `bytes \\ud83d`, `bytes \\ude00 hi`))
+	expect.OK(t, err)
+	expect.Equal(t, "the reply", h.text(), "😀 hi")
+}

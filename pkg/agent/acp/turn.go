@@ -13,6 +13,7 @@ import (
 	acpsdk "github.com/coder/acp-go-sdk"
 
 	"turnstile/internal/process/command"
+	"turnstile/internal/text/halves"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 )
@@ -44,6 +45,8 @@ type turn struct {
 	size     int               // bytes of all that is kept
 	anyEvent bool              // there was any event
 	tools    tools
+
+	words, thoughts halves.Joiner // of their pieces
 
 	requests
 	terminals terminals

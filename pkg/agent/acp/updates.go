@@ -6,6 +6,7 @@ import (
 	acpsdk "github.com/coder/acp-go-sdk"
 
 	"turnstile/internal/text/boundedjson"
+	"turnstile/internal/text/halves"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 )
@@ -34,8 +35,8 @@ type chunk struct {
 		Update    struct {
 			Kind    string `json:"sessionUpdate"`
 			Content struct {
-				Type string  `json:"type"`
-				Text *string `json:"text"`
+				Type string        `json:"type"`
+				Text *halves.Piece `json:"text"`
 			} `json:"content"`
 		} `json:"update"`
 	} `json:"params"`
@@ -48,13 +49,13 @@ func (t *turn) piece(line []byte) bool {
 	if json.Unmarshal(line, &c) != nil || c.ID != nil || c.Method != acpsdk.ClientMethodSessionUpdate {
 		return false
 	}
-	kind, text := session.EventText, c.Params.Update.Content.Text
+	kind, piece, join := session.EventText, c.Params.Update.Content.Text, &t.words
 	switch {
-	case c.Params.Update.Content.Type != "text" || text == nil:
+	case c.Params.Update.Content.Type != "text" || piece == nil:
 		return false
 	case c.Params.Update.Kind == "agent_message_chunk":
 	case c.Params.Update.Kind == "agent_thought_chunk":
-		kind = session.EventThought
+		kind, join = session.EventThought, &t.thoughts
 	default:
 		return false
 	}
@@ -67,8 +68,8 @@ func (t *turn) piece(line []byte) bool {
 	if kind == session.EventText {
 		t.tools.flush()
 	}
-	if *text != "" {
-		t.emitEvent(agent.Event{Type: kind, Text: *text})
+	if text := join.Join(*piece); text != "" {
+		t.emitEvent(agent.Event{Type: kind, Text: text})
 	}
 	return true
 }

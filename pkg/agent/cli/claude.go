@@ -9,6 +9,7 @@ import (
 
 	"turnstile/internal/process/command"
 	"turnstile/internal/text/boundedjson"
+	"turnstile/internal/text/halves"
 	"turnstile/pkg/session"
 )
 
@@ -246,9 +247,9 @@ func (c *claudeLines) piece(data []byte) error {
 			Message claudeMessage `json:"message"`
 			Block   claudeBlock   `json:"content_block"`
 			Delta   struct {
-				Text     string `json:"text"`
-				Thinking string `json:"thinking"`
-				Stop     string `json:"stop_reason"`
+				Text     halves.Piece `json:"text"`
+				Thinking halves.Piece `json:"thinking"`
+				Stop     string       `json:"stop_reason"`
 			} `json:"delta"`
 			Usage claudeUsage `json:"usage"`
 		} `json:"event"`
@@ -266,7 +267,7 @@ func (c *claudeLines) piece(data []byte) error {
 	case "content_block_start":
 		if l.Event.Block.Type == "text" {
 			c.paragraph()
-			c.emitPiece(l.Event.Block.Text, "")
+			c.emitPiece(halves.Piece{Text: l.Event.Block.Text}, halves.Piece{})
 		}
 	case "content_block_delta":
 		c.emitPiece(l.Event.Delta.Text, l.Event.Delta.Thinking)
@@ -277,11 +278,11 @@ func (c *claudeLines) piece(data []byte) error {
 	return nil
 }
 
-func (c *claudeLines) emitPiece(text, thinking string) {
-	if text+thinking != "" {
+func (c *claudeLines) emitPiece(text, thinking halves.Piece) {
+	if !text.Empty() || !thinking.Empty() {
 		c.streamed[c.message] = true
-		c.text(text)
-		c.thought(thinking)
+		c.text(c.words.Join(text))
+		c.thought(c.thoughts.Join(thinking))
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 
 	"turnstile/internal/text/boundedjson"
+	"turnstile/internal/text/halves"
 	"turnstile/pkg/session"
 )
 
@@ -47,7 +48,7 @@ func (g *geminiLines) line(of string, data []byte) error {
 		SessionID  string          `json:"session_id"`
 		Model      string          `json:"model"`
 		Role       string          `json:"role"`
-		Content    string          `json:"content"`
+		Content    halves.Piece    `json:"content"`
 		Delta      bool            `json:"delta"`
 		ToolName   string          `json:"tool_name"`
 		ToolID     string          `json:"tool_id"`
@@ -74,7 +75,7 @@ func (g *geminiLines) line(of string, data []byte) error {
 		if !l.Delta {
 			g.paragraph()
 		}
-		g.text(l.Content)
+		g.text(g.words.Join(l.Content))
 	case "tool_use":
 		return g.toolStart(l.ToolID, l.ToolName, l.Parameters)
 	case "tool_result":

@@ -179,7 +179,7 @@ func vendor(m *models, parse func(*http.Request) (call, error), stream func(*sse
 		w.Header().Set("Content-Type", "text/event-stream")
 		s := &sse{w: w, id: m.ids.Add(1)}
 		if a.half {
-			s.half, s.silent = halves(a.text)[0], silent
+			s.half, s.silent = inHalves(a.text)[0], silent
 		}
 		stream(s, c, a)
 		if a.open {
@@ -188,8 +188,8 @@ func vendor(m *models, parse func(*http.Request) (call, error), stream func(*sse
 	}
 }
 
-// halves splits a text, so that the program must join two pieces.
-func halves(text string) []string {
+// inHalves splits a text, so that the program must join two pieces.
+func inHalves(text string) []string {
 	half := len(text) / 2
 	return []string{text[:half], text[half:]}
 }

@@ -74,7 +74,7 @@ func anthropicStream(s *sse, c call, a response) {
 		block(object{"type": "thinking", "thinking": "", "signature": ""},
 			object{"type": "thinking_delta", "thinking": a.thought}, object{"type": "signature_delta", "signature": "c2ln"})
 	}
-	texts := halves(a.text)
+	texts := inHalves(a.text)
 	block(object{"type": "text", "text": ""},
 		object{"type": "text_delta", "text": texts[0]}, object{"type": "text_delta", "text": texts[1]})
 	stop := "end_turn"
@@ -144,7 +144,7 @@ func responsesStream(s *sse, c call, a response) {
 	item(object{
 		"type": "message", "role": "assistant", "id": s.name("msg"), "content": []object{{"type": "output_text", "text": a.text, "annotations": []any{}}},
 	}, func(at int) {
-		for _, half := range halves(a.text) {
+		for _, half := range inHalves(a.text) {
 			s.send("response.output_text.delta", object{"item_id": s.name("msg"), "output_index": at, "content_index": 0, "delta": half})
 		}
 	})
@@ -226,7 +226,7 @@ func geminiStream(s *sse, c call, a response) {
 	if a.thought != "" {
 		part("", object{"text": a.thought, "thought": true})
 	}
-	texts := halves(a.text)
+	texts := inHalves(a.text)
 	part("", object{"text": texts[0]})
 	if a.tool {
 		part("", object{"text": texts[1]})

@@ -324,3 +324,26 @@ func TestASecondPerson(t *testing.T) {
 		}
 	}
 }
+
+// An emoji may be cut into the halves of its UTF-16 form. The whole message that follows its pieces is no second reply.
+func TestHalvesOfACharacter(t *testing.T) {
+	t.Parallel()
+	const begin, piece = `{"type":"stream_event","event":{"type":"message_start","message":{"id":"m"}}}` + "\n", `{"type":"stream_event","event":{"type":"content_block_delta","delta":{"text":"`
+	const pieces = piece + `\ud83d"}}}` + "\n" + piece + `\ude00 hi"}}}` + "\n"
+	const whole = `{"type":"assistant","message":{"id":"m","content":[{"type":"text","text":"😀 hi"}]}}` + "\n" + `{"type":"result","subtype":"success","result":"😀 hi"}` + "\n"
+	for name, c := range map[string]struct {
+		kind Kind
+		out  string
+	}{
+		"claude":                       {Claude, begin + pieces + whole},
+		"claude, an unknown message's": {Claude, pieces + whole},
+		"gemini": {Gemini, `{"type":"message","role":"assistant","delta":true,"content":"\ud83d"}` + "\n" +
+			`{"type":"message","role":"assistant","delta":true,"content":"\ude00 hi"}` + "\n" + `{"type":"result","status":"success"}` + "\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			command, _ := fakeProgram(t, play{Out: c.out})
+			playTurn(t, newAgent(t, c.kind, Config{Command: command}), turn("hi")).wantReply(t, "😀 hi")
+		})
+	}
+}

@@ -9,6 +9,7 @@ import (
 
 	"turnstile/internal/process/command"
 	"turnstile/internal/text/boundedjson"
+	"turnstile/internal/text/halves"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 )
@@ -29,6 +30,8 @@ type stream struct {
 	hasReply  bool // there was text that is not blank, or a tool
 	open      bool // there was text since the last tool
 	pending   bool // the next text is a separate paragraph
+
+	words, thoughts halves.Joiner // of their pieces
 
 	size    int    // bytes of text
 	known   int    // lines that were understood
