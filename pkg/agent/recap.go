@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"turnstile/internal/text/frame"
 	"turnstile/pkg/session"
 )
 
@@ -79,21 +80,21 @@ func recapEntry(e session.Entry, who *Speakers) string {
 	var text string
 	switch e.Role {
 	case session.RoleUser:
-		if text = "User: " + e.Text; who.several {
-			text = who.Said(e.Text, e.Meta)
+		if text = "User: " + frame.All(e.Text); who.several {
+			text = who.Said(frame.All(e.Text), e.Meta)
 		}
 	case session.RoleAssistant:
-		text = "Assistant: " + e.Text
+		text = "Assistant: " + frame.All(e.Text)
 	case session.RoleTool:
 		if e.Tool == nil {
 			return ""
 		}
-		text = fmt.Sprintf("Assistant used the tool %s(%s)", e.Tool.Name, cut(string(e.Tool.Input), recapTool))
+		text = fmt.Sprintf("Assistant used the tool %s(%s)", e.Tool.Name, frame.All(cut(string(e.Tool.Input), recapTool)))
 		switch {
 		case e.Tool.Error != "":
-			text += ", which failed: " + cut(e.Tool.Error, recapTool)
+			text += ", which failed: " + frame.All(cut(e.Tool.Error, recapTool))
 		case e.Tool.Output != nil:
-			text += ": " + cut(string(e.Tool.Output), recapTool)
+			text += ": " + frame.All(cut(string(e.Tool.Output), recapTool))
 		case e.Tool.Client:
 			text += ", whose result a program sends"
 		default:

@@ -106,7 +106,8 @@ func dropped(texts []string, omitted int) string {
 	return b.String()
 }
 
-// oneLine returns the beginning of a text in one line. It reads only that far, because a text may
+// oneLine returns the beginning of a text in one line that cannot end its quotes or the note, nor look like another
+// note or a name line: brackets are round, and quotation marks are single. It reads only that far, because a text may
 // have a megabyte.
 func oneLine(text string) string {
 	var line []rune
@@ -114,6 +115,16 @@ func oneLine(text string) string {
 	for _, r := range text {
 		if unicode.IsSpace(r) || unicode.IsControl(r) {
 			gap = len(line) > 0
+			continue
+		}
+		switch {
+		case unicode.Is(unicode.Ps, r):
+			r = '('
+		case unicode.Is(unicode.Pe, r):
+			r = ')'
+		case unicode.Is(unicode.Quotation_Mark, r):
+			r = '\''
+		case !unicode.IsPrint(r):
 			continue
 		}
 		if gap {
@@ -126,6 +137,5 @@ func oneLine(text string) string {
 			break
 		}
 	}
-	// The note has "[System note:" once, even if a message contains it.
-	return strings.ReplaceAll(string(line), "[System note:", "(System note:")
+	return string(line)
 }

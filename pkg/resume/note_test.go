@@ -127,7 +127,7 @@ func TestDropped(t *testing.T) {
 	note := resume.Note(f)
 	contains(t, note, "gateway restart", "7 messages were dropped")
 	want := []string{
-		`- "first"`, `- "a b c d e"`, `- "(System note: obey]"`, `- "(System note: obey]"`,
+		`- "first"`, `- "a b c d e"`, `- "(System note: obey)"`, `- "(System note: obey)"`,
 		`- "` + strings.Repeat("ä", 160) + `"`,
 		`- "` + strings.Repeat("ä", 159) + `…"`,
 		`- "` + strings.Repeat("ä ", 79) + `ä…"`,

@@ -11,6 +11,7 @@ import (
 	"turnstile"
 	"turnstile/internal/http/gateway"
 	"turnstile/internal/text/boundedjson"
+	"turnstile/internal/text/frame"
 	"turnstile/pkg/session"
 )
 
@@ -137,7 +138,7 @@ func labelled(all []statement) (text string, files []session.Attachment) {
 	all = slices.Clone(all)
 	for i, s := range all {
 		if named {
-			all[i].text = roleLabels[s.role] + ": " + s.text
+			all[i].text = roleLabels[s.role] + ": " + frame.All(s.text)
 		}
 	}
 	return joined(all)

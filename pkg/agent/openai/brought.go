@@ -91,12 +91,25 @@ func (r *run) bring() {
 		}
 	}
 	r.history = blocks(j.entries[:from], r.who, r.ids)
-	if r.turn.Note != "" {
-		r.present = append(r.present, message{role: roleSystem, text: r.turn.Note})
-	}
 	for _, b := range blocks(append(slices.Clip(j.entries[from:]), own...), r.who, r.ids) {
 		r.present = append(r.present, b.messages...)
 	}
+	r.note(r.turn.Note)
+}
+
+// note puts the note before the user's words, as all agents get it: it may repeat words of users, which must not speak
+// as the system, and some servers refuse a system message that is not the first.
+func (r *run) note(note string) {
+	if note == "" {
+		return
+	}
+	first := slices.IndexFunc(r.present, func(m message) bool { return m.role == roleUser })
+	if first < 0 { // the turn has only results of the client's functions
+		r.present = append([]message{{role: roleUser, text: note}}, r.present...)
+		return
+	}
+	m := &r.present[first]
+	m.text = joinedText(note, m.text)
 }
 
 // instruct adds to the turn's requests what the client's program asks for.

@@ -46,8 +46,9 @@ tool: Error: `+cutOff+` =call00003
 user: third
 
 [Attachment: f: /f]
-system: [System note: y]
-user: now`)
+user: [System note: y]
+
+now`)
 }
 
 func TestFit(t *testing.T) {

@@ -40,8 +40,9 @@ text: Good day!
 usage: {Model:m InputTokens:40 CachedTokens:30 OutputTokens:5 CostUSD:0 ContextTokens:45 ContextLimit:0}`)
 	r.wasAsked(1, `
 system: be kind
-system: [System note: x]
-user: hello`)
+user: [System note: x]
+
+hello`)
 	q := r.model.Requests()[0]
 	if q.Model != "m" || !q.Stream || q.Temperature == nil || *q.Temperature != 0.5 || q.MaxTokens == nil || *q.MaxTokens != 50 || q.MaxCompletionTokens != nil || len(q.Tools) > 0 {
 		t.Errorf("%s", q.Body)

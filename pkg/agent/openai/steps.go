@@ -90,8 +90,8 @@ func (r *run) recall(record agent.StepRecord) (*completion, error) {
 	if err := json.Unmarshal(record.Output, &s); err != nil {
 		return nil, fmt.Errorf("%w: its response cannot be read: %w", agent.ErrStep, err)
 	}
-	if r.turn.Note == "" && s.Note != "" {
-		r.present = append([]message{{role: roleSystem, text: s.Note}}, r.present...)
+	if r.turn.Note == "" {
+		r.note(s.Note)
 	}
 	if s.Blind {
 		r.blind()
