@@ -120,13 +120,16 @@ func (o operations) Rerun(ctx context.Context) (int, error) {
 	return o.c.admin.Session(o.key).As(o.user).Rerun(ctx, admin.All)
 }
 
-// Tail returns the last n entries of the transcript.
+// tailBytes is about how many bytes Tail reads.
+const tailBytes = 8 << 20
+
+// Tail returns the last n entries of the transcript, fewer if they are long.
 func (o operations) Tail(ctx context.Context, n int) ([]session.Entry, error) {
 	id, err := o.transcriptID(ctx)
 	if id == "" || err != nil {
 		return nil, err
 	}
-	return o.lastEntries(ctx, id, n)
+	return o.entries(ctx, TranscriptQuery{ID: id, Before: -1, Limit: n}, tailBytes)
 }
 
 // NewConversation is NewTranscript, with an agent if one is named.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -101,30 +102,44 @@ func (s *Session) newestEnd(ctx context.Context) (end pageEnd, place string, err
 // page reads a page of a transcript, without its EventID.
 func (s *Session) page(ctx context.Context, q TranscriptQuery) (page TranscriptPage, err error) {
 	page.ID = q.ID
-	switch {
-	case q.Limit == session.NoLimit && q.Before == 0:
-		page.Entries, err = s.lastEntries(ctx, page.ID, 0)
-		return page, err
-	case q.Limit == session.NoLimit:
-		page.Entries, err = s.entries(ctx, page.ID, 0, q.Before-1)
-		return page, err
-	case q.Before == 0:
+	if q.Before == 0 {
 		q.Before = -1
 	}
-	older, lines, err := protocol.TranscriptPage(ctx, s.c.rdb, s.key, page.ID, q.Before, protocol.HistoryPage)
+	if q.Limit == session.NoLimit {
+		page.Entries, err = s.entries(ctx, q, math.MaxInt)
+		return page, err
+	}
+	older, lines, err := protocol.TranscriptPage(ctx, s.c.rdb, s.key, page.ID, q.Before, protocol.HistoryPage, q.Limit)
 	if err != nil {
 		return page, fmt.Errorf("read transcript of %s: %w", s.key, err)
 	}
 	if len(lines) == 0 {
 		older = 0 // Before is beyond the end
 	}
-	if n := len(lines) - q.Limit; n > 0 {
-		older += int64(n)
-		lines = lines[:q.Limit]
-	}
 	slices.Reverse(lines) // they are newest first
 	page.Entries, page.Before = protocol.DecodeEntries(lines), older
 	return page, nil
+}
+
+// entries returns the last entries before a place, oldest first: at most q.Limit, or all, of about so many bytes. It reads
+// 2 MiB at a time.
+func (s *Session) entries(ctx context.Context, q TranscriptQuery, bytes int) ([]session.Entry, error) {
+	var all []string // newest first
+	for left := q.Before; left != 0 && bytes > 0 && (q.Limit == session.NoLimit || len(all) < q.Limit); {
+		older, lines, err := protocol.TranscriptPage(ctx, s.c.rdb, s.key, q.ID, left, protocol.HistoryPage, max(q.Limit-len(all), 0))
+		if err != nil {
+			return nil, fmt.Errorf("read transcript of %s: %w", s.key, err)
+		}
+		if left = older; len(lines) == 0 {
+			break
+		}
+		for _, line := range lines {
+			bytes -= len(line)
+		}
+		all = append(all, lines...)
+	}
+	slices.Reverse(all)
+	return protocol.DecodeEntries(all), nil
 }
 
 // pageEnd is a session's state between two turns, or within one.
@@ -163,17 +178,4 @@ func (s *Session) transcriptID(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("read session %s: %w", s.key, err)
 	}
 	return id, nil
-}
-
-// lastEntries returns the last n entries of a transcript, oldest first; 0: all.
-func (s *Session) lastEntries(ctx context.Context, id string, n int) ([]session.Entry, error) {
-	return s.entries(ctx, id, int64(-n), -1)
-}
-
-func (s *Session) entries(ctx context.Context, id string, first, last int64) ([]session.Entry, error) {
-	lines, err := s.c.rdb.LRange(ctx, rediskey.For(s.key).Transcript(id), first, last).Result()
-	if err != nil {
-		return nil, fmt.Errorf("read transcript of %s: %w", s.key, err)
-	}
-	return protocol.DecodeEntries(lines), nil
 }

@@ -101,7 +101,7 @@ type turnEnd struct {
 // read belongs to the turn before it.
 func (s *Session) lastTurn(ctx context.Context, transcriptID string) (end turnEnd, err error) {
 	for left, first := int64(-1), true; first || left > 0; first = false {
-		older, page, err := protocol.TranscriptPage(ctx, s.c.rdb, s.key, transcriptID, left, protocol.HistoryPage)
+		older, page, err := protocol.TranscriptPage(ctx, s.c.rdb, s.key, transcriptID, left, protocol.HistoryPage, 0)
 		if err != nil {
 			return end, fmt.Errorf("read transcript of %s: %w", s.key, err)
 		}

@@ -189,6 +189,15 @@ func wideSituations() []wide {
 				return err
 			}
 		}},
+		{"texts/of many long messages", size{20, 40}, func(b *actors.Bench, f *filler, n int) func() error {
+			f.line("L", n)
+			return func() error {
+				for _, err := range b.Client.Operate(actors.Key).Queue(b.Ctx) {
+					return err // the first one
+				}
+				return nil
+			}
+		}},
 		{"transcript_page/of large entries", size{20, 40}, func(b *actors.Bench, f *filler, n int) func() error {
 			b.Say("one")
 			b.Drain()

@@ -66,7 +66,7 @@ func (c *Claim) History(ctx context.Context) (History, error) {
 		// The transcript does not change meanwhile: only the owner appends and trims, and Undo
 		// needs a free sentinel.
 		err = c.persist(ctx, func() error {
-			call := pageOf(c.session, turn.TranscriptID, t.left, size)
+			call := pageOf(c.session, turn.TranscriptID, t.left, size, 0)
 			call.Run(ctx, c.consumer.rdb)
 			page = scripts.TranscriptPage.Result(call)
 			return call.Err
@@ -101,7 +101,7 @@ type historyReads struct {
 
 func (c *Claim) readHistory(ctx context.Context, turn ClaimedTurn) (historyReads, error) {
 	k := rediskey.For(c.session)
-	page := pageOf(c.session, turn.TranscriptID, -1, c.consumer.historyPage())
+	page := pageOf(c.session, turn.TranscriptID, -1, c.consumer.historyPage(), 0)
 	var partial, state *redis.StringCmd
 	sizes := make([]*redis.IntCmd, len(turn.Dropped))
 	err := script.Pipeline(ctx, c.consumer.rdb, []*script.Call{page}, func(p redis.Pipeliner) {
@@ -231,11 +231,11 @@ func (t *tail) cut() (entries []session.Entry, older int) {
 	return entries, older
 }
 
-// TranscriptPage reads a page of a transcript, of about so many bytes, from its end towards its
-// beginning. left limits it to so many of the oldest entries; -1 is all. It returns how many older
+// TranscriptPage reads a page of a transcript, of about so many bytes and at most so many entries, from its end towards
+// its beginning. left limits it to so many of the oldest entries; -1 is all. It returns how many older
 // entries are left, and the stored entries of the page, newest first. lua/transcript_page.lua.
-func TranscriptPage(ctx context.Context, rdb script.Client, sessionKey, transcriptID string, left int64, bytes int) (older int64, entries []string, err error) {
-	call := pageOf(sessionKey, transcriptID, left, bytes)
+func TranscriptPage(ctx context.Context, rdb script.Client, sessionKey, transcriptID string, left int64, bytes, most int) (older int64, entries []string, err error) {
+	call := pageOf(sessionKey, transcriptID, left, bytes, most)
 	call.Run(ctx, rdb)
 	if call.Err != nil {
 		return 0, nil, call.Err
@@ -248,8 +248,8 @@ func TranscriptPage(ctx context.Context, rdb script.Client, sessionKey, transcri
 }
 
 // pageOf returns the call that reads a page of a transcript. oldest is how many of the oldest
-// entries it may read, -1 for all.
-func pageOf(sessionKey, transcriptID string, oldest int64, bytes int) *script.Call {
+// entries it may read, -1 for all, and most how many a page has; 0: as many as fit.
+func pageOf(sessionKey, transcriptID string, oldest int64, bytes, most int) *script.Call {
 	return scripts.TranscriptPage.Call([]string{rediskey.For(sessionKey).Transcript(transcriptID)},
-		scripts.TranscriptPageArgs{Oldest: oldest, Room: int64(bytes)})
+		scripts.TranscriptPageArgs{Oldest: oldest, Room: int64(bytes), Most: int64(most)})
 }

@@ -13,12 +13,11 @@ import (
 	"turnstile/internal/protocol"
 	"turnstile/internal/protocol/rediskey"
 	"turnstile/internal/protocol/stream"
-	"turnstile/internal/redis/redisconn"
 	"turnstile/internal/redis/script"
 	"turnstile/pkg/session"
 )
 
-// messageBatch is how many messages a round trip reads. A text may have 1 MiB.
+// messageBatch is how many messages of a sender a round trip reads. A text may have 1 MiB.
 const messageBatch = 20
 
 // DeadLetter is a message that will not run again by itself. asynq calls it archived.
@@ -29,10 +28,11 @@ type DeadLetter struct {
 	Outcome session.Outcome // Status and Error say why it is a dead letter
 	At      time.Time       // when it was archived, by Redis' clock, in whole seconds
 	Age     time.Duration   // time since At
+	Cut     bool            // from LastDeadLetters: Text is only the beginning of a longer one
 }
 
 // DeadLetters visits the dead letters in the order in which they were archived, and within one
-// second in the order of their arrival. It reads 20 at a time.
+// second in the order of their arrival. It reads 2 MiB at a time, or one that is longer.
 func (s *Session) DeadLetters(ctx context.Context) iter.Seq2[DeadLetter, error] {
 	return visited(s.key, func(visit func(DeadLetter) bool) error { return s.eachDead(ctx, visit) })
 }
@@ -43,16 +43,8 @@ func (s *Session) eachDead(ctx context.Context, visit func(DeadLetter) bool) err
 		return cmp.Or(cmp.Compare(x.second, y.second), byArrival(x, y))
 	})
 	all = slices.CompactFunc(all, func(x, y deadPlace) bool { return x.id == y.id && x.second == y.second }) // read twice
-	for err == nil && len(all) > 0 {
-		batch := all[:min(len(all), messageBatch)]
-		all = all[len(batch):]
-		var list []DeadLetter
-		list, err = s.readDead(ctx, batch)
-		for _, d := range list {
-			if !visit(d) {
-				return nil
-			}
-		}
+	if err == nil {
+		err = s.readDead(ctx, all, visit)
 	}
 	return s.deadError(err)
 }
@@ -64,7 +56,8 @@ func (s *Session) deadError(err error) error {
 	return nil
 }
 
-// LastDeadLetters returns the n newest dead letters, newest first.
+// LastDeadLetters returns the n newest dead letters, newest first. Their messages have at most 4 KiB of the text, and no
+// attachments.
 func (s *Session) LastDeadLetters(ctx context.Context, n int) ([]DeadLetter, error) {
 	if err := session.ValidateKey(s.key); err != nil || n < 1 {
 		return nil, err
@@ -76,42 +69,42 @@ func (s *Session) LastDeadLetters(ctx context.Context, n int) ([]DeadLetter, err
 		places[i] = deadPlace{id: id, second: int64(m.Score)}
 	}
 	var list []DeadLetter
-	for some := range slices.Chunk(places, messageBatch) {
-		var part []DeadLetter
-		if part, err = s.readDead(ctx, some); err != nil {
-			break
-		}
-		list = append(list, part...)
+	if err == nil {
+		err = s.readDead(ctx, places, func(d DeadLetter) bool {
+			list = append(list, d.Head())
+			return true
+		})
 	}
 	return list, s.deadError(err)
 }
 
-// readDead reads the dead letters at some places, in one round trip.
-func (s *Session) readDead(ctx context.Context, places []deadPlace) ([]DeadLetter, error) {
-	tasks := make([]*redis.SliceCmd, len(places))
-	var now *redis.TimeCmd
-	cmds, err := s.admin.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		now = p.Time(ctx)
-		for i, place := range places {
-			tasks[i] = p.HMGet(ctx, s.keys().Task(place.id), "msg", "state", "result")
-		}
-		return nil
-	})
-	if err := redisconn.Failure(cmds, err); err != nil {
-		return nil, err
+// Head returns the dead letter with at most 4 KiB of its text, and without attachments.
+func (d DeadLetter) Head() DeadLetter {
+	text := Head(d.Text)
+	d.Cut = d.Cut || len(text) < len(d.Text)
+	d.Message = session.Message{ID: d.ID, Text: text, Meta: d.Meta}
+	return d
+}
+
+// readDead visits the dead letters at some places.
+func (s *Session) readDead(ctx context.Context, places []deadPlace, visit func(DeadLetter) bool) error {
+	now, err := s.admin.rdb.Time(ctx).Result()
+	if err != nil || len(places) == 0 {
+		return err
 	}
-	var list []DeadLetter
-	for i, place := range places {
-		t := script.HashFields(tasks[i])
+	ids := make([]string, len(places))
+	for i, p := range places {
+		ids[i] = p.id
+	}
+	return protocol.EachTask(ctx, s.admin.rdb, s.key, ids, func(i int, t script.Fields) bool {
 		if t.Text("state") != "archived" {
-			continue // rerun or deleted meanwhile
+			return true // rerun or deleted meanwhile
 		}
-		d := s.deadLetter(place.id, t)
-		d.At = time.Unix(place.second, 0)
-		d.Age = max(now.Val().Sub(d.At), 0)
-		list = append(list, d)
-	}
-	return list, nil
+		d := s.deadLetter(ids[i], t)
+		d.At = time.Unix(places[i].second, 0)
+		d.Age = max(now.Sub(d.At), 0)
+		return visit(d)
+	}, "msg", "state", "result")
 }
 
 // deadLetter decodes the fields of a task.

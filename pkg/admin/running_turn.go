@@ -3,7 +3,6 @@ package admin
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -13,6 +12,7 @@ import (
 	"turnstile/internal/protocol/rediskey"
 	"turnstile/internal/protocol/stream"
 	"turnstile/internal/protocol/wire"
+	"turnstile/internal/redis/script"
 	"turnstile/pkg/session"
 )
 
@@ -20,12 +20,17 @@ import (
 type RunningTurn struct {
 	ID       string
 	Messages []session.Message // only the ID is set of one that cannot be read
-	Events   []session.Event   // in order; the stream may have lost the first ones
+	Events   []session.Event   // in order; of those before the last 2 MiB, and that the stream has lost, the first ones are missing
 	Reply    string            // so far: the text since the last tool
 }
 
-// eventsBack is how many entries of a stream one command reads, from its end.
-const eventsBack = 200
+// eventsBack is how many entries of a stream one command reads, from its end, and eventsFirst how many the first one reads:
+// they may be long. Beyond eventsMost bytes nothing more is read.
+const (
+	eventsFirst = 10
+	eventsBack  = 200
+	eventsMost  = 2 << 20
+)
 
 // Turn returns the running turn, zero if none runs. It makes several reads, so the turn may end
 // meanwhile.
@@ -62,23 +67,13 @@ func (s *Session) Turn(ctx context.Context) (t RunningTurn, err error) {
 
 // messages reads the messages with these IDs. Their texts may be gone meanwhile.
 func (s *Session) messages(ctx context.Context, ids []string) (list []session.Message, err error) {
-	for some := range slices.Chunk(s.taskIDs(ids), messageBatch) {
-		tasks := make([]*redis.StringCmd, len(some))
-		_, err := s.admin.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-			for i, id := range some {
-				tasks[i] = p.HGet(ctx, s.keys().Task(id), "msg")
-			}
-			return nil
-		})
-		if err != nil && err != redis.Nil { //nolint:errorlint // the pipeline returns the Nil of a missing task as it is
-			return list, err
-		}
-		for i, id := range some {
-			m, _, _ := s.message(id, tasks[i].Val()) // a message that cannot be read has no text
-			list = append(list, m)
-		}
-	}
-	return list, nil
+	tasks := s.taskIDs(ids)
+	err = protocol.EachTask(ctx, s.admin.rdb, s.key, tasks, func(i int, t script.Fields) bool {
+		m, _, _ := s.message(tasks[i], t.Text("msg")) // a message that cannot be read has no text
+		list = append(list, m)
+		return true
+	}, "msg")
+	return list, err
 }
 
 // message reads the message of a task, and why its last turn failed. The ID is set after an error, too.
@@ -95,8 +90,23 @@ func (s *Session) message(taskID, text string) (m session.Message, failure strin
 
 // eventsOf reads the running turn's events, from the stream's end back to its first run's start.
 func (s *Session) eventsOf(ctx context.Context, info session.Info) ([]session.Event, error) {
+	count, total := int64(eventsFirst), 0
 	events, _, err := stream.Back(info.Turn, info.StartedAt, "+", func(to string) ([]redis.XMessage, error) {
-		return s.admin.rdb.XRevRangeN(ctx, s.keys().Events(), to, "-", eventsBack).Result()
+		if total > eventsMost {
+			return nil, nil
+		}
+		page, err := s.admin.rdb.XRevRangeN(ctx, s.keys().Events(), to, "-", count).Result()
+		bytes := 0
+		for _, m := range page {
+			for _, value := range m.Values {
+				text, _ := value.(string)
+				bytes += len(text)
+			}
+		}
+		if total += bytes; bytes < eventsMost/10 {
+			count = min(2*count, eventsBack)
+		}
+		return page, err
 	})
 	return stream.Standing(events), err
 }

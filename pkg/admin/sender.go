@@ -268,7 +268,7 @@ func (s *SenderSession) each(ctx context.Context, visit func(SenderData) bool) e
 func (s *SenderSession) transcript(ctx context.Context, id string) ([]session.Entry, error) {
 	var lines []string
 	for left := int64(-1); left != 0; {
-		older, page, err := protocol.TranscriptPage(ctx, s.admin.rdb, s.Session, id, left, protocol.HistoryPage)
+		older, page, err := protocol.TranscriptPage(ctx, s.admin.rdb, s.Session, id, left, protocol.HistoryPage, 0)
 		if err != nil {
 			return nil, err
 		}

@@ -33,7 +33,7 @@ var parents = []string{"MEMORY"}
 // those for a rare case that no test happens to run.
 var who = map[string][]string{
 	acl.Sender:   {"accept", "stop", "cancel", "once", "rotate", "title", "configure", "undo", "rerun", "decide", "transcript_page", "events_page", "events_after", "admit"},
-	acl.Operator: {"redrive", "erase", "discard", "rerun", "look", "transcript_page"},
+	acl.Operator: {"redrive", "erase", "discard", "rerun", "look", "transcript_page", "texts"},
 }
 
 func TestEveryScriptsCommandsAreAllowed(t *testing.T) {

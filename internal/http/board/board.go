@@ -204,12 +204,22 @@ func (b *Board) asynqmon(token gateway.Token) string {
 
 // render sends a page. It is built completely first, so a failure sends no half page.
 func (b *Board) render(w http.ResponseWriter, r *http.Request, status int, name string, data any) {
-	var page bytes.Buffer
+	if page, ok := b.made(w, r, name, data); ok {
+		send(w, r, status, page)
+	}
+}
+
+// made makes a page. If that fails, it responds.
+func (b *Board) made(w http.ResponseWriter, r *http.Request, name string, data any) (page bytes.Buffer, ok bool) {
 	if err := pages[name].ExecuteTemplate(&page, "page", data); err != nil {
 		b.log.ErrorContext(r.Context(), "a page of the board cannot be made", "path", r.URL.Path, "error", err)
 		http.Error(w, "The page cannot be made; the gateway's log has the reason.", http.StatusInternalServerError)
-		return
+		return page, false
 	}
+	return page, true
+}
+
+func send(w http.ResponseWriter, r *http.Request, status int, page bytes.Buffer) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout))
 	w.WriteHeader(status)

@@ -38,7 +38,7 @@ var functions = template.FuncMap{
 	"ago": ago, "stamp": stamp, "clock": clock, "tokens": tokens, "usage": usage, "brief": brief, "lasted": lasted, "span": func(d session.Millis) time.Duration { return time.Duration(d) },
 }
 
-// textMost is how many bytes of one text a page shows. The API returns the whole text.
+// textMost is how many bytes of one text a page shows. See docs/http.md for the whole text.
 const textMost = 50_000
 
 // shownText makes a text of several lines printable, and cuts a very long one.

@@ -70,16 +70,38 @@ func (b *Board) getSession(w http.ResponseWriter, v *visit) {
 func (b *Board) show(w http.ResponseWriter, v *visit, status int, p *sessionPage) {
 	err := session.ValidateKey(v.session)
 	if err == nil {
-		err = b.read(v, p)
+		err = b.tryShow(w, v, status, p)
 	}
 	if err != nil {
 		b.fail(w, v.Request, v.token, err)
-		return
+	}
+}
+
+// tryShow sends the page, which counts as one that reads much, and then by its size.
+func (b *Board) tryShow(w http.ResponseWriter, v *visit, status int, p *sessionPage) error {
+	done, err := b.gateway.Reading(v.work, v.token)
+	if err != nil {
+		return err
+	}
+	defer done()
+	if err := b.read(v, p); err != nil {
+		return err
 	}
 	if !p.Known && status == http.StatusOK {
 		status = http.StatusNotFound
 	}
-	b.render(w, v.Request, status, "session", p)
+	page, ok := b.made(w, v.Request, "session", p)
+	if !ok {
+		return nil
+	}
+	done()
+	sent, err := b.gateway.Sending(v.token, page.Len())
+	if err != nil {
+		return err
+	}
+	defer sent()
+	send(w, v.Request, status, page)
+	return nil
 }
 
 // read reads the page's content, part by part. Events that arrive meanwhile are later than p.After,
@@ -182,6 +204,7 @@ func (b *Board) readLine(ctx context.Context, view gateway.SessionView) ([]admin
 			return nil, err
 		}
 		if m.State != session.MessageSteered {
+			m.Message = session.Message{ID: m.ID, Text: admin.Head(m.Text)}
 			list = append(list, m)
 		}
 		if len(list) == most {

@@ -248,3 +248,38 @@ func TestLimitsOfATokens(t *testing.T) {
 		return s != nil || a.StatusCode != http.StatusTooManyRequests
 	})
 }
+
+// What a route does not take is refused, and nothing is stored: a query parameter, a field of the body, also one that
+// only another program's messages have.
+func TestNothingIsDropped(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	for operation, all := range attempts {
+		method, path, _ := strings.Cut(operation, " ")
+		if path == "/metrics" || strings.HasPrefix(path, "/v1/responses") || strings.HasPrefix(path, "/v1/conversations") || strings.HasPrefix(path, "/v1/chat") {
+			continue // a collector's parameters, and OpenAI's clients, whose fields docs/openai-api.md lists
+		}
+		a := all[0]
+		odd := a
+		if odd.path == "" {
+			odd.path = path
+		}
+		separator := "?"
+		if strings.Contains(odd.path, "?") {
+			separator = "&"
+		}
+		odd.path += separator + "nope=1"
+		odd.send(r, operation, "s").problem(400, gateway.InvalidRequest)
+		if method != http.MethodPost {
+			continue
+		}
+		for _, field := range []string{"nope", "request"} {
+			a.body = fmt.Sprintf(`{%q: {}, %s`, field, strings.TrimPrefix(all[0].body, "{"))
+			if all[0].body == "" {
+				a.body = fmt.Sprintf(`{%q: {}}`, field)
+			}
+			expect.List(t, a.about(operation), a.send(r, operation, "s").problem(400, gateway.UnknownFields).Fields, field)
+		}
+	}
+	expect.Equal(t, "keys", r.redis.DBSize(t.Context()).Val(), 0)
+}

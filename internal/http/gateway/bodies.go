@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"io"
 	"net/http"
-	"sync"
 )
 
 // bodiesMost is how many bytes of request bodies a gateway reads at once, or four of the largest bodies.
@@ -18,41 +17,8 @@ const smallBody = 512
 // bodies, so that both the history and the message may have a picture of the largest size.
 func historyMost(largest int64) int64 { return max(bodiesMost/4, 2*largest) }
 
-// bodies bounds the bytes of bodies from their reading to the end of their requests. One token
-// takes at most three quarters, so that it cannot block the others.
-type bodies struct {
-	most int64
-
-	mu    sync.Mutex
-	taken int64
-	by    map[string]int64 // by the names of tokens
-}
-
-func newBodies(largest int64) *bodies {
-	return &bodies{most: max(bodiesMost, 4*largest), by: map[string]int64{}}
-}
-
-// take reserves n bytes for a token's body, if there are as many.
-func (b *bodies) take(token string, n int64) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.taken+n > b.most || b.by[token]+n > b.most/4*3 {
-		return false
-	}
-	b.taken += n
-	b.by[token] += n
-	return true
-}
-
-// free gives room back.
-func (b *bodies) free(token string, n int64) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.taken -= n
-	if b.by[token] -= n; b.by[token] == 0 {
-		delete(b.by, token)
-	}
-}
+// newBodies returns the budget of bodies, from their reading to the end of their requests.
+func newBodies(largest int64) *budget { return newBudget(max(bodiesMost, 4*largest)) }
 
 // readBody reads the body of a token's request, up to most bytes. The caller frees taken, also after an
 // error.
@@ -67,7 +33,7 @@ func (g *Gateway) readBody(w http.ResponseWriter, r *http.Request, token Token, 
 // read reads a token's body of about length bytes, -1 if unknown. It reserves room for the bytes
 // received and not for those announced, so a slow sender holds little. The caller frees taken, also
 // after an error.
-func (b *bodies) read(token string, body io.Reader, length int64) (data []byte, taken int64, err error) {
+func (b *budget) read(token string, body io.Reader, length int64) (data []byte, taken int64, err error) {
 	data = make([]byte, 0, smallBody)
 	for {
 		if len(data) == cap(data) {

@@ -18,6 +18,7 @@ type deadLetter struct {
 	Status  session.Status `json:"status"`
 	Error   string         `json:"error"`
 	Text    string         `json:"text"`
+	Cut     bool           `json:"text_cut,omitempty"` // the text is only the beginning
 	At      time.Time      `json:"at"`
 	AgeMS   int64          `json:"age_ms"`
 }
@@ -38,7 +39,7 @@ func (g *Gateway) getDead(w http.ResponseWriter, r *Request) error {
 	if err != nil {
 		return err
 	}
-	dead, more, unread, err := collect(g, r, limit, admin.StateDeadLetters, (*admin.Session).DeadLetters)
+	dead, more, unread, err := collect(g, r, limit, admin.StateDeadLetters, deadHeads)
 	if err != nil {
 		return err
 	}
@@ -52,6 +53,17 @@ func (g *Gateway) getDead(w http.ResponseWriter, r *Request) error {
 // broken are the sessions of a list that could not be read, because a key has a wrong type.
 type broken struct {
 	Broken []string `json:"broken,omitempty"`
+}
+
+// deadHeads visits dead letters without the most of their texts.
+func deadHeads(s *admin.Session, ctx context.Context) iter.Seq2[admin.DeadLetter, error] { //nolint:revive // as a method
+	return func(yield func(admin.DeadLetter, error) bool) {
+		for d, err := range s.DeadLetters(ctx) {
+			if !yield(d.Head(), err) {
+				return
+			}
+		}
+	}
 }
 
 // collect reads items of the session in the query, or of all sessions in a state that the token sees,
@@ -105,7 +117,7 @@ func (r *Request) sees(sessionKey string) error {
 }
 
 func deadOf(d admin.DeadLetter) deadLetter {
-	return deadLetter{d.Session, d.ID, d.Outcome.Status, d.Outcome.Why(), d.Text, d.At.UTC(), d.Age.Milliseconds()}
+	return deadLetter{d.Session, d.ID, d.Outcome.Status, d.Outcome.Why(), d.Text, d.Cut, d.At.UTC(), d.Age.Milliseconds()}
 }
 
 // postDeadRerun requeues a session's stopped and failed dead letters: all, or those that the body names.

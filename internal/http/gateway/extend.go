@@ -56,6 +56,7 @@ func (t Token) NewSession(name string) (string, error) {
 // the token was revoked. Interrupted returns the problem of its end.
 func (r *Request) Waiting() (context.Context, context.CancelFunc) {
 	r.freeBody()
+	r.made()
 	g := r.gateway
 	ctx, cancel := context.WithCancelCause(r.Context())
 	stop := context.AfterFunc(g.ending, func() { cancel(errDraining) })

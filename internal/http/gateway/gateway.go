@@ -85,18 +85,20 @@ type Observer interface {
 
 // Gateway is an http.Handler. Make one with New.
 type Gateway struct {
-	config   Config
-	deps     Deps
-	log      *slog.Logger
-	mux      *http.ServeMux
-	origins  *http.CrossOriginProtection
-	bodyMost int64
-	bodies   *bodies
-	limits   *limiter
-	streams  streams
-	waits    waits
-	guesses  *Attempts      // unknown tokens
-	seldom   rate.Sometimes // logs that the gateway is overloaded
+	config    Config
+	deps      Deps
+	log       *slog.Logger
+	mux       *http.ServeMux
+	origins   *http.CrossOriginProtection
+	bodyMost  int64
+	bodies    *budget
+	readers   *budget // requests
+	responses *budget
+	limits    *limiter
+	streams   streams
+	waits     waits
+	guesses   *Attempts      // unknown tokens
+	seldom    rate.Sometimes // logs that the gateway is overloaded
 
 	heartbeat time.Duration
 	foreign   func(http.ResponseWriter, *Request, *Problem) // sends problems of paths of no route; nil: as Route.Fail
@@ -126,7 +128,7 @@ func New(c Config, d Deps) *Gateway {
 		streams: streams{open: map[*stream]struct{}{}}, heartbeat: heartbeat,
 		waits: waits{open: map[*Request]context.CancelCauseFunc{}}, guesses: newAttempts(ofTokens), seldom: rate.Sometimes{Interval: time.Minute},
 	}
-	g.bodies = newBodies(g.bodyMost)
+	g.bodies, g.readers, g.responses = newBodies(g.bodyMost), newBudget(readersMost), newBudget(responsesMost)
 	g.ending, g.drain = context.WithCancelCause(context.Background())
 	for _, origin := range c.Origins {
 		_ = g.origins.AddTrustedOrigin(origin) // checked with the settings
@@ -152,9 +154,9 @@ func (g *Gateway) own() []Route {
 		{Pattern: "GET /v1/events", May: Read, Serve: g.getAllEvents},
 		{Pattern: "POST /v1/tickets", May: Read, Serve: g.postTicket},
 		{Pattern: "GET /v1/sessions", May: Read, Serve: g.getSessions},
-		{Pattern: "GET /v1/sessions/{s}", May: Read, Serve: g.getSession},
+		{Pattern: "GET /v1/sessions/{s}", May: Read, Reads: true, Serve: g.getSession},
 		{Pattern: "DELETE /v1/sessions/{s}", May: Operate, Within: time.Minute, Serve: g.deleteSession},
-		{Pattern: "GET /v1/sessions/{s}/transcript", May: Read, Serve: g.getTranscript},
+		{Pattern: "GET /v1/sessions/{s}/transcript", May: Read, Reads: true, Serve: g.getTranscript},
 		{Pattern: "POST /v1/sessions/{s}/stop", May: Control, Serve: g.postStop},
 		{Pattern: "POST /v1/sessions/{s}/approve", Serve: g.postApprove},
 		{Pattern: "POST /v1/sessions/{s}/deny", Serve: g.postDeny},
@@ -166,9 +168,9 @@ func (g *Gateway) own() []Route {
 		{Pattern: "POST /v1/sessions/{s}/queue", May: Control, Serve: g.postQueue},
 		{Pattern: "POST /v1/sessions/{s}/title", May: Control, Serve: g.postTitle},
 		{Pattern: "POST /v1/sessions/{s}/reply-to", May: Control, Serve: g.postReplyTo},
-		{Pattern: "GET /v1/dead", May: Operate, Within: time.Minute, Serve: g.getDead},
+		{Pattern: "GET /v1/dead", May: Operate, Reads: true, Within: time.Minute, Serve: g.getDead},
 		{Pattern: "POST /v1/dead/rerun", May: Operate, Within: time.Minute, Serve: g.postDeadRerun},
-		{Pattern: "GET /v1/outbox", May: Operate, Within: time.Minute, Serve: g.getOutbox},
+		{Pattern: "GET /v1/outbox", May: Operate, Reads: true, Within: time.Minute, Serve: g.getOutbox},
 		{Pattern: "POST /v1/outbox/redrive", May: Operate, Within: time.Minute, Serve: g.postRedrive},
 		{Pattern: "GET /v1/destinations", May: Operate, Serve: g.getDestinations},
 		{Pattern: "POST /v1/destinations/{d}/enable", May: Operate, Serve: g.postEnable},

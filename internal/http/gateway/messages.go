@@ -42,6 +42,7 @@ type Message struct {
 	ID      string               `json:"id"`
 	State   session.MessageState `json:"state"`
 	Outcome *session.Outcome     `json:"outcome,omitempty"` // null until the message ends
+	Text    string               `json:"text,omitempty"`    // if the query asks for it
 
 	Deliveries []Delivery `json:"deliveries,omitempty"` // of the message, undelivered
 }
@@ -82,9 +83,6 @@ func (g *Gateway) postNew(w http.ResponseWriter, r *Request) error {
 }
 
 func (g *Gateway) post(w http.ResponseWriter, r *Request, sessionKey, id string) error {
-	if err := r.CheckQuery(); err != nil {
-		return err
-	}
 	var body messageBody
 	if err := r.Decode(w, &body, true); err != nil {
 		return err
@@ -137,6 +135,9 @@ func (b messageBody) message(t Token) (turnstile.Message, error) {
 	m := Worded(turnstile.Message{
 		Text: b.Text, Mode: b.Mode, Meta: b.Meta, Attachments: b.Attachments, ExpiresIn: time.Duration(b.ExpiresIn), Delay: time.Duration(b.Delay), Agent: b.Agent,
 	})
+	if b.Request != nil {
+		return m, unknownFields("request") // clients bring it by OpenAI's API, with the right to
+	}
 	if b.V != 0 && b.V != 1 {
 		return m, Fail(InvalidRequest, "v is %d; this gateway knows version 1.", b.V)
 	}
@@ -241,10 +242,14 @@ func (g *Gateway) wait(r *Request, sessionKey, id string, patience time.Duration
 
 // getMessage returns the state of a message. With ?wait it first waits for the message's end.
 func (g *Gateway) getMessage(w http.ResponseWriter, r *Request) error {
-	if err := r.CheckQuery("wait"); err != nil {
+	if err := r.CheckQuery("wait", "text"); err != nil {
 		return err
 	}
 	patience, err := r.Wait()
+	if err != nil {
+		return err
+	}
+	texts, err := r.Bool("text")
 	if err != nil {
 		return err
 	}
@@ -266,6 +271,9 @@ func (g *Gateway) getMessage(w http.ResponseWriter, r *Request) error {
 	}
 	if m.State = stored.State; stored.Outcome != nil {
 		m.Outcome = r.Token.told(*stored.Outcome)
+	}
+	if texts {
+		m.Text = stored.Text
 	}
 	if m.Deliveries, err = g.deliveriesOf(r, m.ID); err != nil {
 		return err
@@ -303,9 +311,9 @@ func (g *Gateway) deleteMessage(w http.ResponseWriter, r *Request) error {
 	if err := r.CheckQuery("running"); err != nil {
 		return err
 	}
-	running := r.URL.Query().Get("running")
-	if running != "" && running != "true" && running != "false" {
-		return Fail(InvalidRequest, "running is %.100q; it is true or false.", running)
+	running, err := r.Bool("running")
+	if err != nil {
+		return err
 	}
 	m := Message{Session: r.Session, ID: r.PathValue("id")}
 	if err := session.ValidateID(m.ID); err != nil {
@@ -313,7 +321,7 @@ func (g *Gateway) deleteMessage(w http.ResponseWriter, r *Request) error {
 	}
 	chat := r.chat()
 	o, err := chat.Cancel(r.Work(), m.ID)
-	if errors.Is(err, session.ErrRunning) && running == "true" {
+	if errors.Is(err, session.ErrRunning) && running {
 		if err := chat.CancelTurn(r.Work(), m.ID); err != nil {
 			return err
 		}

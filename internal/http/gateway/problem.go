@@ -140,6 +140,9 @@ func Respond(w http.ResponseWriter, status int, value any) error {
 	if err != nil {
 		return fmt.Errorf("encode the response: %w", err)
 	}
+	if err := sending(w, len(body)); err != nil {
+		return err
+	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	send(w, status, body)
@@ -151,5 +154,6 @@ func Respond(w http.ResponseWriter, status int, value any) error {
 func send(w http.ResponseWriter, status int, body []byte) {
 	allowWrite(w)
 	w.WriteHeader(status)
-	_, _ = w.Write(append(body, '\n')) // it fails only if the client went away
+	_, _ = w.Write(body) // it fails only if the client went away
+	_, _ = w.Write([]byte("\n"))
 }

@@ -43,6 +43,8 @@ type Request struct {
 	cancel  context.CancelFunc
 	held    int64  // bytes of the body
 	stream  func() // ends the count of a stream that is not open yet; nil: there is none
+	read    func() // ends the count of a request that reads much; nil: it does not
+	sent    func() // frees the room of the response; nil: it has none
 
 	route    Route
 	started  time.Time
@@ -68,6 +70,10 @@ func (r *Request) Work() context.Context {
 // end frees the request's resources.
 func (r *Request) end() {
 	r.freeBody()
+	r.made()
+	if r.sent != nil {
+		r.sent()
+	}
 	if r.stream != nil {
 		r.stream()
 	}
@@ -120,8 +126,11 @@ func (r *Request) ReadAny(w http.ResponseWriter) ([]byte, error) {
 }
 
 // Decode reads the body, one JSON object, into a struct. Without a body it leaves the struct as it
-// is, unless the body is required.
+// is, unless the body is required. Such a request has no query.
 func (r *Request) Decode(w http.ResponseWriter, into any, required bool) error {
+	if err := r.CheckQuery(); err != nil {
+		return err
+	}
 	data, err := r.ReadAny(w)
 	if err != nil || len(data) == 0 && !required {
 		return err
@@ -132,13 +141,17 @@ func (r *Request) Decode(w http.ResponseWriter, into any, required bool) error {
 	if err := strictjson.DecodeNamed(data, into); err != nil {
 		var unknown *strictjson.UnknownFieldsError
 		if errors.As(err, &unknown) {
-			p := Fail(UnknownFields, "Unknown: %s.", strings.Join(unknown.Names, ", "))
-			p.Fields = unknown.Names
-			return p
+			return unknownFields(unknown.Names...)
 		}
 		return BadJSON(err)
 	}
 	return nil
+}
+
+func unknownFields(names ...string) *Problem {
+	p := Fail(UnknownFields, "Unknown: %s.", strings.Join(names, ", "))
+	p.Fields = names
+	return p
 }
 
 // Number reads a number of the query, between least and most. Its default is otherwise.
@@ -152,6 +165,18 @@ func (r *Request) Number(name string, least, most, otherwise int) (int, error) {
 		return 0, fmt.Errorf("%w %s %.100q: use a number from %d to %d", session.ErrInvalid, name, text, least, most)
 	}
 	return n, nil
+}
+
+// Bool reads true or false of the query, where it is optional.
+func (r *Request) Bool(name string) (bool, error) {
+	switch text := r.URL.Query().Get(name); text {
+	case "", "false":
+		return false, nil
+	case "true":
+		return true, nil
+	default:
+		return false, Fail(InvalidRequest, "%s is %.100q; it is true or false.", name, text)
+	}
 }
 
 // CheckQuery fails if the query cannot be read, or has a parameter twice or one that the route does

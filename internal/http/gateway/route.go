@@ -33,6 +33,9 @@ type Route struct {
 	// Within is how long Serve may work in Redis. Defaults to 5 s.
 	Within time.Duration
 
+	// Reads says that the route may read much of a session, so that only a few requests do it at a time.
+	Reads bool
+
 	// History says that a body also has earlier messages, and may be larger than one message.
 	History bool
 
@@ -53,13 +56,16 @@ func (g *Gateway) Handle(route Route) {
 	g.mu.Unlock()
 	g.mux.HandleFunc(route.Pattern, func(w http.ResponseWriter, r *http.Request) {
 		started := time.Now()
-		t := &tracked{ResponseWriter: w}
 		request := &Request{
 			Request: r, ID: w.Header().Get(requestIDHeader), Session: r.PathValue("s"), gateway: g, route: route, started: started,
 		}
+		t := &tracked{ResponseWriter: w, request: request}
 		defer request.end()
 		defer g.recovering(t, request)
 		err := g.admit(route, request)
+		if err == nil && route.Reads {
+			_, err = request.Reads(request.Work())
+		}
 		if err == nil {
 			err = route.Serve(t, request)
 		}
@@ -264,7 +270,8 @@ func (g *Gateway) ownPath(path string) bool {
 // tracked remembers the status of a response.
 type tracked struct {
 	http.ResponseWriter
-	status int
+	request *Request
+	status  int
 }
 
 func (t *tracked) WriteHeader(status int) {

@@ -74,6 +74,7 @@ type Outbox struct {
 type TurnMessage struct {
 	ID   string `json:"id"`
 	Text string `json:"text"`
+	Cut  bool   `json:"text_cut,omitempty"` // the text is only the beginning
 }
 
 // Dead is a dead letter and its reason.
@@ -105,6 +106,7 @@ type Question struct {
 type Followup struct {
 	ID    string       `json:"id"`
 	Text  string       `json:"text"`
+	Cut   bool         `json:"text_cut,omitempty"` // the text is only the beginning
 	Mode  session.Mode `json:"mode"`
 	State string       `json:"state"` // queued, collected or steered
 }
@@ -150,7 +152,7 @@ func ReadSession(ctx context.Context, s *admin.Session) (SessionView, error) {
 		if f.State == session.MessagePending {
 			state = "queued"
 		}
-		v.Followups = append(v.Followups, Followup{f.ID, f.Text, cmp.Or(f.Mode, info.Mode, session.ModeQueue), state})
+		v.Followups = append(v.Followups, Followup{f.ID, f.Text, f.Cut, cmp.Or(f.Mode, info.Mode, session.ModeQueue), state})
 	}
 	return v, v.readFurther(ctx, s)
 }
@@ -171,7 +173,8 @@ func (v *SessionView) readFurther(ctx context.Context, s *admin.Session) error {
 		v.Messages, v.Reply, v.Events = []string{}, turn.Reply, turn.Events
 		for _, m := range turn.Messages { // one may have been steered in meanwhile
 			v.Messages = append(v.Messages, m.ID)
-			v.TurnMessages = append(v.TurnMessages, TurnMessage{m.ID, m.Text})
+			text := admin.Head(m.Text)
+			v.TurnMessages = append(v.TurnMessages, TurnMessage{m.ID, text, len(text) < len(m.Text)})
 		}
 	}
 	v.Dead = []Dead{}

@@ -42,6 +42,7 @@ type streams struct {
 // at its end.
 func (g *Gateway) openStream(parent context.Context, r *Request) (ctx context.Context, s *stream, err error) {
 	r.freeBody()
+	r.made()
 	if g.Draining() {
 		return nil, nil, errStreamDraining()
 	}

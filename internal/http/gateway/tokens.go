@@ -297,6 +297,9 @@ func loadOf(l admin.Load) load { return load{l.Slots, l.Running, l.Waiting, l.Ru
 
 // getScale is for autoscalers, which read one number from a JSON document.
 func (g *Gateway) getScale(w http.ResponseWriter, r *Request) error {
+	if err := r.CheckQuery(); err != nil {
+		return err
+	}
 	if !r.Token.SeesAll() {
 		return Fail(Forbidden, `The token %s may not read the load: it counts all sessions, and its "sessions" has no "*".`, r.Token.Name)
 	}

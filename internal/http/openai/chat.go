@@ -266,6 +266,9 @@ func (c chat) whole(w http.ResponseWriter, r *gateway.Request) error {
 	}
 	work, done := r.More()
 	defer done()
+	if _, err := r.Reads(work); err != nil {
+		return err
+	}
 	items, err := c.api.output(work, o)
 	if err != nil {
 		return err

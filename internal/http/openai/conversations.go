@@ -4,10 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
-	"slices"
 	"time"
 
-	"turnstile"
 	"turnstile/internal/http/gateway"
 	"turnstile/internal/text/boundedjson"
 	"turnstile/pkg/session"
@@ -101,66 +99,65 @@ func (a *API) getItems(w http.ResponseWriter, r *gateway.Request) error {
 	if err != nil {
 		return err
 	}
-	if err := a.eachItem(r.Work(), r.Session, q.see); err != nil {
+	of, err := a.conversation(r)
+	if err != nil {
+		return err
+	}
+	place := of.length
+	if q.ascending {
+		place = 0
+	}
+	if q.after != "" {
+		var turn string
+		switch turn, q.after, err = a.turnOf(r.Work(), r.Session, q.after); {
+		case err != nil:
+			return err
+		case turn == "":
+			return q.respond(w)
+		}
+		fence := fenceOf(turn)
+		if !q.ascending {
+			fence++
+		}
+		if place, err = of.before(r.Work(), fence); err != nil {
+			return err
+		}
+	}
+	err = of.turns(r.Work(), place, q.ascending, func(entries []session.Entry) bool {
+		return q.seeAll(itemsOf(entries[0].Turn, entries)) && q.found // else the turn that is named does not have it
+	})
+	if err != nil {
 		return err
 	}
 	return q.respond(w)
 }
 
-// getItem sends one item of a conversation.
-func (a *API) getItem(w http.ResponseWriter, r *gateway.Request) error {
-	var found any
-	err := a.eachItem(r.Work(), r.Session, func(item any) bool {
-		if id, _ := about(item); id == r.PathValue("id") {
-			found = item
-		}
-		return found == nil
-	})
-	switch {
-	case err != nil:
-		return err
-	case found == nil:
-		return gateway.Fail(gateway.UnknownMessage, "The conversation has no item %.100q.", r.PathValue("id"))
+// conversation returns the current transcript of the request's session.
+func (a *API) conversation(r *gateway.Request) (transcript, error) {
+	if _, err := a.created(r.Work(), r.Session); err != nil {
+		return transcript{}, err
 	}
-	return gateway.Respond(w, http.StatusOK, found)
+	return a.transcript(r.Work(), r.Session, "")
 }
 
-// eachItem visits the items of the turns that have ended, the newest first, until see returns false. It holds the
-// entries of one turn and one page.
-func (a *API) eachItem(ctx context.Context, sessionKey string, see func(item any) bool) error {
-	if _, err := a.created(ctx, sessionKey); err != nil {
+// getItem sends one item of a conversation.
+func (a *API) getItem(w http.ResponseWriter, r *gateway.Request) error {
+	of, err := a.conversation(r)
+	if err != nil {
 		return err
 	}
-	var turn []session.Entry // newest first
-	more := true
-	end := func() {
-		if len(turn) > 0 {
-			slices.Reverse(turn)
-			for _, item := range slices.Backward(itemsOf(turn[0].Turn, turn)) {
-				more = more && see(item)
-			}
-		}
-		turn = nil
+	turn, id, err := a.turnOf(r.Work(), r.Session, r.PathValue("id"))
+	var entries []session.Entry
+	if err == nil && turn != "" {
+		entries, err = of.turn(r.Work(), turn)
 	}
-	for q := (turnstile.TranscriptQuery{Limit: transcriptPage}); ; {
-		page, err := a.client.Session(sessionKey).Transcript(ctx, q)
-		if err != nil {
-			return err
-		}
-		for _, e := range slices.Backward(page.Entries) {
-			if len(turn) > 0 && turn[0].Turn != e.Turn {
-				end()
-			}
-			if !more {
-				return nil
-			}
-			if e.Role != session.RoleSystem { // it cannot be read, and says of no turn
-				turn = append(turn, e)
-			}
-		}
-		if q.ID, q.Before = page.ID, page.Before; q.Before == 0 {
-			end()
-			return nil
+	if err != nil {
+		return err
+	}
+	for _, item := range itemsOf(turn, entries) {
+		if own, _ := about(item); own == id {
+			return gateway.Respond(w, http.StatusOK, item)
 		}
 	}
+	return gateway.Fail(gateway.UnknownMessage, "The conversation has no item %.100q.", r.PathValue("id"))
 }

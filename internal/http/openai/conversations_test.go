@@ -17,6 +17,7 @@ import (
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 	"turnstile/test/expect"
+	"turnstile/test/redistest"
 )
 
 // A conversation is there from its making on, takes responses at once, and is gone with everything after its deletion.
@@ -100,7 +101,7 @@ func TestConversationsThatAreNotMade(t *testing.T) {
 	r.refused(err, 404, "unknown_message", "msg_in_x")
 }
 
-// The items of a conversation are the inputs and outputs of its responses, with their ids, in both orders and in pages
+// The items of a conversation are the inputs and outputs of its responses, in both orders and in pages
 // of any size, also where turns are longer than a page of the transcript.
 func TestItemsOfAConversation(t *testing.T) {
 	t.Parallel()
@@ -121,7 +122,12 @@ func TestItemsOfAConversation(t *testing.T) {
 		expect.OK(t, err)
 		input, err := r.sdk.Responses.InputItems.List(t.Context(), got.ID, responses.InputItemListParams{})
 		expect.OK(t, err)
-		all = append(all, input.Data[0].RawJSON())
+		turn, _, _ := strings.Cut(strings.TrimPrefix(got.Output[0].ID, "msg_"), "_")
+		listed := strings.Replace(input.Data[0].RawJSON(), "msg_in_", "msg_in_"+turn+"_", 1)
+		all = append(all, listed)
+		one, err := r.sdk.Conversations.Items.Get(t.Context(), "s", input.Data[0].ID, conversations.ItemGetParams{})
+		expect.OK(t, err)
+		expect.Equal(t, "by its ID in the response", one.RawJSON(), listed)
 		for _, item := range got.Output {
 			all = append(all, item.RawJSON())
 		}
@@ -190,5 +196,69 @@ func TestPagesOfLongItems(t *testing.T) {
 		}
 		expect.List(t, "items, "+string(order), got, want...)
 		expect.Equal(t, "pages", pages, 2)
+	}
+}
+
+// An item is found without reading the conversation, and what is no item's id is refused without reading it.
+func TestItemsAreFoundByTheirTurn(t *testing.T) {
+	t.Parallel()
+	redistest.Real(t)
+	r := &rig{T: t, redis: redistest.New(t)}
+	r.client = turnstile.NewClient(r.redis)
+	replies := &redistest.Replies{}
+	r.hook = replies
+	_, r.url = r.gateway()
+	r.sdk = r.at(r.url)
+	r.worker()
+	const turns = 12 // of 1.8 MB
+	for i := range turns {
+		_, err := r.client.Session("s").Send(t.Context(), turnstile.Message{ID: fmt.Sprint(i), Text: fmt.Sprint(i, " ") + strings.Repeat("x", 900_000)})
+		expect.OK(t, err)
+		_, err = r.client.Session("s").Wait(t.Context(), fmt.Sprint(i))
+		expect.OK(t, err)
+	}
+	var ids []string
+	for after := ""; ; after = ids[len(ids)-1] {
+		page, err := r.sdk.Conversations.Items.List(t.Context(), "s", conversations.ItemListParams{Order: "asc", After: sdk.String(after)})
+		expect.OK(t, err)
+		for _, item := range page.Data {
+			ids = append(ids, item.ID)
+		}
+		if !page.HasMore {
+			break
+		}
+	}
+	expect.Equal(t, "items", len(ids), 2*turns)
+	reads := func(what string, most int) {
+		t.Helper()
+		if total, largest := replies.Take(); total > most || largest > 3<<20 {
+			t.Errorf("%s: %d bytes were read, at most %d at a time", what, total, largest)
+		}
+	}
+	replies.Take()
+	for _, id := range []string{ids[0], ids[turns], ids[2*turns-1]} {
+		got, err := r.sdk.Conversations.Items.Get(t.Context(), "s", id, conversations.ItemGetParams{})
+		expect.OK(t, err)
+		expect.Equal(t, "item", got.ID, id)
+		reads("an item", 10<<20) // of 22 MB: its turn, the one before it, and five entries
+	}
+	turn, _, _ := strings.Cut(strings.TrimPrefix(ids[1], "msg_"), "_")
+	for _, id := range []string{"nope", "msg_in_nope", "msg_" + turn, "msg_" + turn + "_x", "resp_x", "msg_in_" + strings.Repeat("1", 200)} {
+		_, err := r.sdk.Conversations.Items.Get(t.Context(), "s", id, conversations.ItemGetParams{})
+		r.refused(err, 404, "unknown_message", "no item")
+		reads(id, 2<<20)
+		_, err = r.sdk.Conversations.Items.List(t.Context(), "s", conversations.ItemListParams{After: sdk.String(id)})
+		r.refused(err, 400, "invalid_request", "has no item")
+		reads("after "+id, 2<<20)
+	}
+	for _, id := range []string{"msg_0123abcd-1_0", "msg_0123abcd-9999999999999999_0", "msg_" + turn + "_7"} {
+		_, err := r.sdk.Conversations.Items.Get(t.Context(), "s", id, conversations.ItemGetParams{})
+		r.refused(err, 404, "unknown_message", "no item")
+		reads(id, 10<<20)
+	}
+	for _, order := range []conversations.ItemListParamsOrder{"asc", "desc"} {
+		_, err := r.sdk.Conversations.Items.List(t.Context(), "s", conversations.ItemListParams{Order: order, Limit: sdk.Int(1)})
+		expect.OK(t, err)
+		reads("one item, "+string(order), 8<<20)
 	}
 }

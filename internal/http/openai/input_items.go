@@ -3,7 +3,6 @@ package openai
 import (
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 
 	"turnstile/internal/http/gateway"
@@ -39,18 +38,18 @@ type resultItem struct {
 	Output string `json:"output"`
 }
 
-// inputs are the items of a message, the same for its response and for the conversation.
-func inputs(message, text string, files []session.Attachment, results []session.CallResult) (items []any) {
+// inputs are the items of a message. Those of a conversation name its turn.
+func inputs(turn, message, text string, files []session.Attachment, results []session.CallResult) (items []any) {
 	for i, r := range results {
-		items = append(items, resultItem{ID: fmt.Sprintf("fco_in_%s_%d", message, i), Type: "function_call_output", CallID: r.CallID, Status: completed, Output: r.Output})
+		items = append(items, resultItem{ID: fmt.Sprintf("%s_%d", inputID("fco", turn, message), i), Type: "function_call_output", CallID: r.CallID, Status: completed, Output: r.Output})
 	}
 	if text != "" || len(files) > 0 || len(results) == 0 {
-		items = append(items, newInput(message, text, files))
+		items = append(items, newInput(turn, message, text, files))
 	}
 	return items
 }
 
-func newInput(message, text string, files []session.Attachment) inputItem {
+func newInput(turn, message, text string, files []session.Attachment) inputItem {
 	parts := []inputPart{{Type: "input_text", Text: text}}
 	for _, f := range files {
 		part := inputPart{Type: "input_file", Filename: f.Name}
@@ -64,7 +63,7 @@ func newInput(message, text string, files []session.Attachment) inputItem {
 		}
 		parts = append(parts, part)
 	}
-	return inputItem{ID: "msg_in_" + message, Type: "message", Role: "user", Status: completed, Content: parts}
+	return inputItem{ID: inputID("msg", turn, message), Type: "message", Role: "user", Status: completed, Content: parts}
 }
 
 // getInputItems lists the input of a response.
@@ -81,10 +80,6 @@ func (a *API) getInputItems(w http.ResponseWriter, r *gateway.Request) error {
 	if m.Request != nil {
 		results = m.Request.Results
 	}
-	for _, item := range slices.Backward(inputs(m.ID, m.Text, m.Attachments, results)) {
-		if !q.see(item) {
-			break
-		}
-	}
+	q.seeAll(inputs("", m.ID, m.Text, m.Attachments, results))
 	return q.respond(w)
 }

@@ -7,7 +7,7 @@ import (
 	"turnstile/internal/http/gateway"
 )
 
-// itemList is a page of a list of items, which see fills from the list's end. It holds no more than the page and an item.
+// itemList is a page of a list of items, which see fills in the order of the list.
 type itemList struct {
 	after     string // the page begins after this item
 	ascending bool
@@ -44,37 +44,39 @@ func listed(r *gateway.Request) (*itemList, error) {
 	return q, nil
 }
 
-// see adds an item that comes before those that were seen. It reports whether the page needs more of them.
+// seeAll adds items, which come after those that were seen, as conversations have them: the oldest first. It reports
+// whether the page needs more.
+func (q *itemList) seeAll(items []any) bool {
+	if !q.ascending {
+		slices.Reverse(items)
+	}
+	for _, item := range items {
+		if !q.see(item) {
+			return false
+		}
+	}
+	return true
+}
+
+// see adds an item that comes after those that were seen. It reports whether the page needs more.
 func (q *itemList) see(item any) bool {
 	id, bytes := about(item)
-	isAfter := !q.found && id == q.after
-	q.found = q.found || isAfter
 	switch {
-	case q.ascending && isAfter:
-		return false // the items seen before come next
-	case isAfter, !q.ascending && !q.found:
+	case !q.found:
+		q.found = id == q.after
 		return true
+	case len(q.items) == q.limit, len(q.items) > 0 && q.bytes+bytes > itemsBytes:
+		q.more = true
+		return false
 	}
 	q.items, q.bytes = append(q.items, item), q.bytes+bytes
-	for len(q.items) > q.limit || len(q.items) > 1 && q.bytes > itemsBytes {
-		q.more = true
-		drop := len(q.items) - 1
-		if q.ascending {
-			drop = 0
-		}
-		_, bytes = about(q.items[drop])
-		q.items, q.bytes = slices.Delete(q.items, drop, drop+1), q.bytes-bytes
-	}
-	return q.ascending || !q.more
+	return true
 }
 
 // respond sends the page.
 func (q *itemList) respond(w http.ResponseWriter) error {
 	if !q.found {
 		return refuse("after", "The list has no item %.100q.", q.after)
-	}
-	if q.ascending {
-		slices.Reverse(q.items)
 	}
 	page := struct {
 		Object string `json:"object"`

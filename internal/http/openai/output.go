@@ -4,11 +4,8 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strings"
-
-	"turnstile"
 
 	"turnstile/pkg/session"
 )
@@ -78,15 +75,6 @@ func newTool(turn string, n int, status, name string) toolItem {
 	return toolItem{ID: itemID("mcp", turn, n), Type: "mcp_call", Server: "agent", Name: name, Arguments: "{}", Status: status}
 }
 
-// itemID is the ID of an agent's nth item in a turn, the same in a stream and in the response.
-func itemID(kind, turn string, n int) string { return fmt.Sprintf("%s_%s_%d", kind, turn, n) }
-
-// transcriptPage and transcriptPages bound how far back a response reads a transcript.
-const (
-	transcriptPage  = 100
-	transcriptPages = 20
-)
-
 // output returns the items of the turn that ended a message, from the transcript, or only its reply
 // if the transcript has lost them.
 func (a *API) output(ctx context.Context, o session.Outcome) ([]any, error) {
@@ -111,19 +99,11 @@ func (a *API) entries(ctx context.Context, o session.Outcome) (entries []session
 	if o.Turn == "" || o.TranscriptID == "" {
 		return nil, nil
 	}
-	for before, n := int64(0), 0; n == 0 || before != 0 && n < transcriptPages; n++ {
-		page, err := a.client.Session(o.Session).Transcript(ctx, turnstile.TranscriptQuery{ID: o.TranscriptID, Before: before, Limit: transcriptPage})
-		if err != nil {
-			return nil, err
-		}
-		of := slices.DeleteFunc(slices.Clone(page.Entries), func(e session.Entry) bool { return e.Turn != o.Turn })
-		entries = slices.Concat(of, entries)
-		if len(entries) > 0 && page.Entries[0].Turn != o.Turn {
-			break
-		}
-		before = page.Before
+	of, err := a.transcript(ctx, o.Session, o.TranscriptID)
+	if err != nil {
+		return nil, err
 	}
-	return entries, nil
+	return of.turn(ctx, o.Turn)
 }
 
 // itemsOf makes items of a turn's entries, with the user's. The entries of an earlier run end with an interrupted
@@ -148,7 +128,7 @@ func itemsOf(turn string, entries []session.Entry) []any {
 			if e.Brought != nil {
 				results = e.Brought.Results
 			}
-			items = append(items, inputs(e.Message, e.Text, e.Attachments, results)...)
+			items = append(items, inputs(e.Turn, e.Message, e.Text, e.Attachments, results)...)
 		case e.Role == session.RoleAssistant && e.Interrupted && i <= cut:
 			n++
 		case e.Role == session.RoleAssistant:

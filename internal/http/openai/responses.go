@@ -122,6 +122,9 @@ func (a *API) message(ctx context.Context, p place, sent turnstile.Message) (tur
 func (a *API) respond(w http.ResponseWriter, r *gateway.Request, p place, m turnstile.StoredMessage) error {
 	ctx, cancel := r.More()
 	defer cancel()
+	if _, err := r.Reads(ctx); err != nil {
+		return err
+	}
 	now, err := a.stored(ctx, p, m)
 	if err != nil {
 		return err

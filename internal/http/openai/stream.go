@@ -36,8 +36,15 @@ func (a *API) stream(w http.ResponseWriter, r *gateway.Request, p place, m turns
 		if err == nil && s.failed == nil {
 			work, done := r.More()
 			defer done()
+			var read func()
+			if read, err = r.Reads(work); err == nil {
+				defer read()
+			}
 			var output []any
-			if output, err = a.output(work, o); err == nil {
+			if err == nil {
+				output, err = a.output(work, o)
+			}
+			if err == nil {
 				m.EndedAt, err = a.endOf(work, p, m)
 			}
 			if err == nil {

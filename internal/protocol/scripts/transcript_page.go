@@ -18,11 +18,12 @@ var TranscriptPage = newMove[TranscriptPageArgs]("transcript_page", transcriptPa
 type TranscriptPageArgs struct {
 	Oldest int64 // how many of the oldest entries are meant; -1: all
 	Room   int64 // how many bytes a page has. Its last entry may exceed that: a page has at least one, however long
+	Most   int64 // how many entries a page has, at most 2,000; 0: 2,000
 }
 
 // Words are the arguments as ARGV has them.
 func (a TranscriptPageArgs) Words() []any {
-	return []any{a.Oldest, a.Room}
+	return []any{a.Oldest, a.Room, a.Most}
 }
 
 // TranscriptPageResult is the result of TranscriptPage.
