@@ -78,6 +78,29 @@ func (s *Session) Events(ctx context.Context, opts ...EventsOption) iter.Seq2[se
 	}
 }
 
+// EventPages visits the events of a session as Events does with EventsAfter and EventsStored, a page at a time: at most 256
+// KiB of them, or a longer event alone.
+func (s *Session) EventPages(ctx context.Context, after string) iter.Seq2[[]session.Event, error] {
+	return func(yield func([]session.Event, error) bool) {
+		err := session.ValidateKey(s.key)
+		var place stream.EventID
+		if err == nil {
+			place, err = s.placeOf(ctx, eventsOptions{after: after})
+		}
+		if err == nil {
+			err = s.visitPages(ctx, place, func(page []session.Event) error {
+				if !yield(page, nil) {
+					return errLeft
+				}
+				return nil
+			})
+		}
+		if err != nil && !errors.Is(err, errLeft) {
+			yield(nil, err)
+		}
+	}
+}
+
 // errLeft is the cause of a range's context after the loop was left.
 var errLeft = errors.New("the loop was left")
 
@@ -111,21 +134,33 @@ func (s *Session) placeOf(ctx context.Context, o eventsOptions) (place stream.Ev
 
 // visitAll visits the events of all turns after a place.
 func (s *Session) visitAll(ctx context.Context, place stream.EventID, stored bool, see func(session.Event)) error {
-	key := rediskey.For(s.key).Events()
 	replies := replies{s: s}
-	return persist(ctx, func() (ended bool, err error) {
-		events, behind, more, err := stream.EventsAfter(ctx, s.c.rdb, s.key, place, eventsPage)
-		if err != nil {
-			return false, fmt.Errorf("read events of %s: %w", s.key, err)
-		}
-		for _, e := range events {
+	return s.visitPages(ctx, place, func(page []session.Event) error {
+		for _, e := range page {
 			if ctx.Err() != nil {
-				return true, context.Cause(ctx)
+				return context.Cause(ctx)
 			}
 			if !stored {
 				replies.complete(ctx, e, see)
 			}
 			see(e)
+		}
+		return nil
+	})
+}
+
+// visitPages visits them page by page, until see returns an error.
+func (s *Session) visitPages(ctx context.Context, place stream.EventID, see func([]session.Event) error) error {
+	key := rediskey.For(s.key).Events()
+	return persist(ctx, func() (ended bool, err error) {
+		events, behind, more, err := s.readPage(ctx, place)
+		if err != nil {
+			return false, fmt.Errorf("read events of %s: %w", s.key, err)
+		}
+		if len(events) > 0 {
+			if err := see(events); err != nil {
+				return true, err
+			}
 		}
 		if place = behind; more {
 			return false, nil
@@ -135,6 +170,17 @@ func (s *Session) visitAll(ctx context.Context, place stream.EventID, stored boo
 		}
 		return false, nil
 	})
+}
+
+// readPage reads a page, when few others are being read.
+func (s *Session) readPage(ctx context.Context, place stream.EventID) (events []session.Event, behind stream.EventID, more bool, err error) {
+	select {
+	case s.c.waits.pages <- struct{}{}:
+		defer func() { <-s.c.waits.pages }()
+	case <-ctx.Done():
+		return nil, place, false, context.Cause(ctx)
+	}
+	return stream.EventsAfter(ctx, s.c.rdb, s.key, place, eventsPage)
 }
 
 // clockSlack is how far a failover may set Redis' clock back before events are missed.

@@ -263,3 +263,55 @@ func TestFollowCopiesLittle(t *testing.T) { //nolint:paralleltest // it counts w
 		t.Errorf("the reply was copied %d times", copied)
 	}
 }
+
+// A stream is read in small pages, also by a client that follows one message.
+func TestEventsAreReadInSmallPages(t *testing.T) {
+	t.Parallel()
+	redistest.Real(t)
+	b := actors.NewBench(t)
+	b.Say("m")
+	h := b.Start()
+	for range 40 {
+		var events []session.Event
+		for range 20 {
+			events = append(events, session.Event{Type: session.EventText, Turn: h.Turn().ID, Text: strings.Repeat("x", 2000)})
+		}
+		expect.OK(t, h.Emit(b.Ctx, events))
+	}
+	end := b.Done(h)
+	_, err := h.Finish(b.Ctx, end)
+	expect.OK(t, err)
+	replies := &redistest.Replies{}
+	rdb := b.BareRedis()
+	rdb.AddHook(replies)
+	chat := turnstile.NewClient(rdb).Session(actors.Key)
+	read := func(what string, most int, visit func() int) {
+		t.Helper()
+		if n := visit(); n < 800 {
+			t.Errorf("%s: %d events", what, n)
+		}
+		if total, largest := replies.Take(); total < 1600_000 || largest > most {
+			t.Errorf("%s: %d bytes were read, at most %d at a time", what, total, largest)
+		}
+	}
+	read("pages", 300<<10, func() (n int) {
+		for page, err := range chat.EventPages(b.Ctx, "") {
+			expect.OK(t, err)
+			n += len(page)
+			if page[len(page)-1].Type == session.EventTurnEnded {
+				break
+			}
+		}
+		return n
+	})
+	read("of a message", 100<<10, func() (n int) {
+		for _, err := range chat.Events(b.Ctx, turnstile.EventsOf("m")) {
+			expect.OK(t, err)
+			n++
+		}
+		return n
+	})
+	for _, err := range chat.EventPages(b.Ctx, "x") {
+		expect.Equal(t, "a wrong place", errors.Is(err, session.ErrInvalid), true)
+	}
+}

@@ -155,6 +155,20 @@ func ExampleEventsStored() {
 	// turn_ended true
 }
 
+// A program that writes the stream elsewhere does so page by page.
+func ExampleSession_EventPages() {
+	rdb, stop := demo.Worker(demo.Shout())
+	defer stop()
+	ctx, client := context.Background(), turnstile.NewClient(rdb)
+	say(ctx, client, "hello")
+	for page, err := range client.Session("web:42").EventPages(ctx, "") {
+		demo.Check(err)
+		fmt.Println(len(page) > 0, page[0].ID != "")
+		break
+	}
+	// Output: true true
+}
+
 // A page sends a message and shows all later events of the session.
 func ExampleEventsSince() {
 	rdb, stop := demo.Worker(demo.Shout())

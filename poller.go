@@ -22,8 +22,10 @@ const (
 	// pollBatch is how many streams one pipeline reads.
 	pollBatch = 50
 
-	// eventsPage is how many bytes of a stream one reply has. A longer event is read alone.
-	eventsPage = 2 << 20
+	// eventsPage is how many bytes of a stream one reply has, and messagePage the same where one message is followed: its
+	// reader holds the page while it shows the events. A longer event is read alone.
+	eventsPage  = 256 << 10
+	messagePage = 64 << 10
 )
 
 // waits are the waits of a client. Some block, each on a connection of the pool, up to half of the
@@ -32,6 +34,7 @@ const (
 type waits struct {
 	rdb      redis.UniversalClient
 	blocking chan struct{} // one element for each wait that blocks
+	pages    chan struct{} // one element for each page that is read and decoded: many at once would take much memory
 
 	mu      sync.Mutex
 	rest    map[*polled]struct{}
@@ -55,7 +58,7 @@ func (p *polled) wake() {
 
 func newWaits(rdb redis.UniversalClient) *waits {
 	return &waits{
-		rdb: rdb, blocking: make(chan struct{}, poolSize(rdb)/2), rest: map[*polled]struct{}{}, watched: map[string]*watched{},
+		rdb: rdb, blocking: make(chan struct{}, poolSize(rdb)/2), pages: make(chan struct{}, max(poolSize(rdb)/2, 1)), rest: map[*polled]struct{}{}, watched: map[string]*watched{},
 	}
 }
 
@@ -106,9 +109,9 @@ func (r *reader) next(ctx context.Context, patience time.Duration) ([]redis.XMes
 	return r.page(ctx)
 }
 
-// page reads stored events, up to eventsPage bytes.
+// page reads stored events, up to messagePage bytes.
 func (r *reader) page(ctx context.Context) ([]redis.XMessage, error) {
-	events, more, err := stream.EventsPage(ctx, r.waits.rdb, r.stream, r.from, eventsPage)
+	events, more, err := stream.EventsPage(ctx, r.waits.rdb, r.stream, r.from, messagePage)
 	if err != nil {
 		return nil, err
 	}

@@ -36,9 +36,9 @@ import (
 // share a few others.
 const connections = 16
 
-// streams is how many event streams one token may have open. Each costs some memory and no request to
-// Redis, so this only stops a client that opens streams and never closes them.
-const streams = 10_000
+// streams is how many event streams one token may have open. An idle one costs some memory and no request to
+// Redis, one whose client does not read costs more.
+const streams = 1000
 
 // serve serves until ctx ends or a signal comes.
 func serve(ctx context.Context, s config.Gateway, out *daemon.Output) error {

@@ -24,7 +24,8 @@ func (g *Gateway) getAllEvents(w http.ResponseWriter, r *Request) error {
 	}
 	return g.serveStream(w, r, func(ctx context.Context, s *stream, to sink) {
 		e := newEventWriter(to, s)
-		if e.send(": stream of all sessions that "+s.token.Name+" sees\n\n") != nil {
+		e.holds = allHolds
+		if e.send([]byte(": stream of all sessions that "+s.token.Name+" sees\n\n")) != nil {
 			return
 		}
 		e.beat()

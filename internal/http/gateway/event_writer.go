@@ -3,10 +3,10 @@ package gateway
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"turnstile/internal/http/store"
@@ -19,19 +19,30 @@ const heartbeat = 15 * time.Second
 
 // sink is where a stream's bytes go.
 type sink interface {
-	// send sends and flushes a text. It fails if the client does not take it within writeTimeout.
-	send(text string) error
+	// send sends and flushes bytes. It fails if the client does not take them within writeTimeout.
+	send(data []byte) error
 
 	// end completes the stream. Without it, the client sees a broken stream.
 	end()
+
+	// cut makes send fail, also one that waits for the client.
+	cut()
 }
 
 // response is the response of a stream before its handler returned.
-type response struct{ http.ResponseWriter }
+type response struct {
+	http.ResponseWriter
+	over *atomic.Bool // it was cut
+}
 
-func (r response) send(text string) error {
+func newResponse(w http.ResponseWriter) response { return response{w, new(atomic.Bool)} }
+
+func (r response) send(data []byte) error {
 	allowWrite(r)
-	if _, err := io.WriteString(r, text); err != nil {
+	if r.over.Load() { // a cut before that allowed nothing more
+		return errSlow
+	}
+	if _, err := r.Write(data); err != nil {
 		return err
 	}
 	return http.NewResponseController(r.ResponseWriter).Flush()
@@ -39,11 +50,17 @@ func (r response) send(text string) error {
 
 func (response) end() {} // the server does it after the handler
 
+func (r response) cut() {
+	r.over.Store(true)
+	_ = http.NewResponseController(r.ResponseWriter).SetWriteDeadline(time.Now())
+}
+
 // eventWriter writes an event stream. Events and comments come from different goroutines.
 type eventWriter struct {
 	to      sink
 	stream  *stream
 	comment string // of a heartbeat
+	holds   int    // bytes that the stream's reader holds while the client reads
 
 	mu    sync.Mutex
 	timer *time.Timer
@@ -54,12 +71,20 @@ func newEventWriter(to sink, s *stream) *eventWriter {
 	return &eventWriter{to: to, stream: s, comment: ":\n\n"}
 }
 
-// event sends one event. A gap or reset has no ID, so the client keeps its last one.
-func (w *eventWriter) event(e session.Event) error {
-	if !w.stream.token.May(Operate) {
-		e.Detail, e.Worker = "", ""
+// page sends events. A gap or reset has no ID, so the client keeps its last one.
+func (w *eventWriter) page(events []session.Event) error {
+	var data []byte
+	for i, e := range events {
+		if !w.stream.token.May(Operate) {
+			e.Detail, e.Worker = "", ""
+		}
+		var err error
+		if data, err = appendEvent(data, e.ID, e); err != nil {
+			return err
+		}
+		events[i] = session.Event{} // nothing holds them while the client reads
 	}
-	return w.data(e.ID, e)
+	return w.send(data)
 }
 
 // ofAny sends one event of a stream of all sessions. Its ID is the time to continue from.
@@ -67,33 +92,40 @@ func (w *eventWriter) ofAny(e store.AnyEvent) error {
 	if !w.stream.token.May(Operate) {
 		e.Detail, e.Worker = "", ""
 	}
-	return w.data(strconv.FormatInt(e.Resume, 10), struct {
+	data, err := appendEvent(nil, strconv.FormatInt(e.Resume, 10), struct {
 		Session string `json:"session,omitempty"`
 		EventID string `json:"event_id,omitempty"`
 		session.Event
 	}{e.Session, e.ID, e.Event})
+	if err != nil {
+		return err
+	}
+	return w.send(data)
 }
 
-func (w *eventWriter) data(id string, event any) error {
+// appendEvent appends an event as streams have it.
+func appendEvent(to []byte, id string, event any) ([]byte, error) {
 	data, err := json.Marshal(event)
 	if err != nil {
-		return fmt.Errorf("encode event %s: %w", id, err)
+		return nil, fmt.Errorf("encode event %s: %w", id, err)
 	}
-	if id == "" {
-		return w.send("data: " + string(data) + "\n\n")
+	if id != "" {
+		to = append(append(append(to, "id: "...), id...), '\n')
 	}
-	return w.send("id: " + id + "\ndata: " + string(data) + "\n\n")
+	return append(append(append(to, "data: "...), data...), "\n\n"...), nil
 }
 
-// send sends a text. A client that does not read loses its stream, and may continue after its last
+// send sends bytes. A client that does not read loses its stream, and may continue after its last
 // event.
-func (w *eventWriter) send(text string) error {
+func (w *eventWriter) send(data []byte) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.over {
 		return errSlow
 	}
-	if w.to.send(text) != nil {
+	end := w.stream.gateway.sendings.begin(w.to.cut, len(data)+w.holds)
+	err := w.to.send(data)
+	if end(); err != nil {
 		w.over = true
 		w.stream.cancel(errSlow)
 		return errSlow
@@ -114,7 +146,7 @@ func (w *eventWriter) beat() {
 		return
 	}
 	w.timer = time.AfterFunc(pause, func() {
-		if w.send(w.comment) == nil {
+		if w.send([]byte(w.comment)) == nil {
 			w.beat()
 		}
 	})

@@ -9,7 +9,6 @@ import (
 	"regexp"
 	"strconv"
 
-	"turnstile"
 	"turnstile/pkg/session"
 )
 
@@ -28,9 +27,9 @@ func (g *Gateway) getEvents(w http.ResponseWriter, r *Request) error {
 	}
 	ctx, cancel := context.WithCancelCause(r.Context())
 	cancel(nil)
-	for _, err := range g.deps.Client.Session(r.Session).Events(ctx, turnstile.EventsAfter(after)) {
+	for _, err := range g.deps.Client.Session(r.Session).EventPages(ctx, after) {
 		if errors.Is(err, session.ErrInvalid) {
-			return err // with an ended context Events only checks its arguments
+			return err // with an ended context EventPages only checks its arguments
 		}
 	}
 	return g.serveStream(w, r, func(ctx context.Context, s *stream, to sink) { s.follow(ctx, to, after, moved) })
@@ -54,7 +53,7 @@ func (g *Gateway) serveStream(w http.ResponseWriter, r *Request, follow func(con
 	}
 	defer s.close()
 	defer context.AfterFunc(r.Context(), func() { s.cancel(errGone) })()
-	follow(ctx, s, response{w})
+	follow(ctx, s, newResponse(w))
 	if !errors.Is(context.Cause(ctx), errRevoked) {
 		panic(http.ErrAbortHandler) // as eventWriter.complete says
 	}
@@ -92,17 +91,17 @@ func streamHeader(h http.Header) {
 // lost a permission, or the gateway drains. tell has the client sent its place first.
 func (s *stream) follow(ctx context.Context, to sink, after string, tell bool) {
 	e := newEventWriter(to, s)
-	if e.send(": stream of "+s.session+"\n\n") != nil {
+	if e.send([]byte(": stream of "+s.session+"\n\n")) != nil {
 		return
 	}
-	if tell && e.event(session.Event{Type: session.EventPlace, ID: after}) != nil {
+	if tell && e.page([]session.Event{{Type: session.EventPlace, ID: after}}) != nil {
 		return
 	}
 	e.beat()
 	defer e.stop()
-	for event, err := range s.gateway.deps.Client.Session(s.session).Events(ctx, turnstile.EventsAfter(after), turnstile.EventsStored()) {
+	for page, err := range s.gateway.deps.Client.Session(s.session).EventPages(ctx, after) {
 		if err == nil {
-			err = e.event(event)
+			err = e.page(page)
 		}
 		if err != nil {
 			s.over(ctx, e, err)
@@ -116,7 +115,7 @@ func (s *stream) over(ctx context.Context, e *eventWriter, err error) {
 	switch {
 	case errors.Is(err, errDraining), errors.Is(err, errNarrowed):
 		// A deploy ends all streams of a gateway: their clients come back one by one.
-		_ = e.send(fmt.Sprintf("retry: %d\n\n", 200+rand.IntN(1800)))
+		_ = e.send(fmt.Appendf(nil, "retry: %d\n\n", 200+rand.IntN(1800)))
 	case errors.Is(err, errRevoked):
 		e.complete()
 	case errors.Is(err, errSlow), ctx.Err() != nil:

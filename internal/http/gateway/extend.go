@@ -108,14 +108,15 @@ func (r *Request) Stream(w http.ResponseWriter, serve func(ctx context.Context, 
 	}
 	defer s.close()
 	streamHeader(w.Header())
-	e := newEventWriter(response{w}, s)
+	e := newEventWriter(newResponse(w), s)
+	e.holds = followHolds
 	e.comment = ":\n" // the OpenAI SDK for Go takes an empty line after a comment for an event
-	if e.send(e.comment) != nil {
+	if e.send([]byte(e.comment)) != nil {
 		return nil
 	}
 	e.beat()
 	defer e.stop()
-	if err := serve(ctx, e.send); err != nil {
+	if err := serve(ctx, func(text string) error { return e.send([]byte(text)) }); err != nil {
 		if ctx.Err() == nil {
 			g.log.Warn("stream ended", "session", r.Session, "request_id", r.ID, "error", err)
 		}

@@ -96,6 +96,7 @@ type Gateway struct {
 	responses *budget
 	limits    *limiter
 	streams   streams
+	sendings  *sendings
 	waits     waits
 	guesses   *Attempts      // unknown tokens
 	seldom    rate.Sometimes // logs that the gateway is overloaded
@@ -125,7 +126,7 @@ func New(c Config, d Deps) *Gateway {
 	g := &Gateway{
 		config: c, deps: d, log: d.Logger, mux: http.NewServeMux(), origins: http.NewCrossOriginProtection(),
 		bodyMost: int64(c.Limits.WithDefaults().MessageBytes + bodyBeside), limits: newLimiter(c.Rate, c.Streams),
-		streams: streams{open: map[*stream]struct{}{}}, heartbeat: heartbeat,
+		sendings: newSendings(sendingsMost), streams: streams{open: map[*stream]struct{}{}}, heartbeat: heartbeat,
 		waits: waits{open: map[*Request]context.CancelCauseFunc{}}, guesses: newAttempts(ofTokens), seldom: rate.Sometimes{Interval: time.Minute},
 	}
 	g.bodies, g.readers, g.responses = newBodies(g.bodyMost), newBudget(readersMost), newBudget(responsesMost)

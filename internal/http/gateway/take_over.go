@@ -49,28 +49,28 @@ func takeOver(w http.ResponseWriter, r *http.Request) (*taken, bool) {
 	return t, true
 }
 
-func (t *taken) send(text string) error {
-	out := t.head
+func (t *taken) send(data []byte) error {
+	out := net.Buffers{t.head, data}
 	t.head = nil
 	if t.chunked {
-		out = fmt.Appendf(out, "%x\r\n%s\r\n", len(text), text)
-	} else {
-		out = append(out, text...)
+		out = net.Buffers{fmt.Appendf(out[0], "%x\r\n", len(data)), data, []byte("\r\n")}
 	}
 	return t.write(out)
 }
 
+func (t *taken) cut() { _ = t.Close() }
+
 func (t *taken) end() {
 	if t.chunked {
-		_ = t.write([]byte("0\r\n\r\n")) // the connection is closed anyway
+		_ = t.write(net.Buffers{[]byte("0\r\n\r\n")}) // the connection is closed anyway
 	}
 }
 
-func (t *taken) write(data []byte) error {
+func (t *taken) write(data net.Buffers) error {
 	if err := t.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
 		return err
 	}
-	_, err := t.Write(data)
+	_, err := data.WriteTo(t.Conn)
 	return err
 }
 

@@ -32,7 +32,7 @@ const (
 	allPlace = 10 * time.Second
 
 	allBatch = 500
-	allPage  = 2 << 20 // bytes
+	allPage  = 256 << 10 // bytes
 )
 
 // AnyEvent is an event with its session.
