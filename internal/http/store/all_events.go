@@ -31,6 +31,9 @@ const (
 	// allPlace is how often see gets the resume time without an event.
 	allPlace = 10 * time.Second
 
+	// catchUpsMost is how many readers catch up at a time.
+	catchUpsMost = 2
+
 	allBatch = 500
 	allPage  = 256 << 10 // bytes
 )
@@ -54,14 +57,38 @@ type AnyEvent struct {
 // their session. A session's first events after a time in the past may follow a gap although none was
 // lost. EventPlace, an event without a session, has Resume at the beginning and every 10 s.
 //
-// It reads the sessions that run, wait or were recently active every 250 ms. With over 1,250 of them
-// it reads 5,000 a second. A session enters an index after the script of its sender. If a sender dies
+// All calls share one reader. It reads the sessions that run, wait or were recently active every 250 ms. With over 1,250 of
+// them it reads 5,000 a second. A call that begins in the past, or whose see is too slow, first reads by itself until it
+// has caught up; two do so at a time. A session enters an index after the script of its sender. If a sender dies
 // or hangs for over 5 s between the two, in a stop or cancel of an idle session, nobody sees that
 // event.
 func (s *Store) AllEvents(ctx context.Context, after int64, sees func(sessionKey string) bool, see func(AnyEvent) error) error {
-	f := &allFollower{rdb: s.rdb, store: s, sees: sees, see: see, resume: after, past: after > 0, places: map[string]stream.EventID{}}
+	r := s.join(sees)
+	defer s.leave(r)
+	f := &allFollower{rdb: s.rdb, store: s, sees: sees, see: see, resume: after, past: after > 0, places: map[string]stream.EventID{}, gate: s.catchUps}
 	for {
+		if err := r.toEnd(ctx); err != nil {
+			return err
+		}
+		if err := f.catchUp(ctx, r.from); err != nil {
+			return err
+		}
+		if err := f.follow(ctx, r); err != nil {
+			return err
+		}
+	}
+}
+
+// catchUp reads what is not in the log: everything up to a time, and what came before the reader had its place in the log.
+func (f *allFollower) catchUp(ctx context.Context, from int64) error {
+	for {
+		select {
+		case f.gate <- struct{}{}:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
 		pause, err := f.round(ctx)
+		<-f.gate
 		switch {
 		case f.refused != nil:
 			return f.refused
@@ -69,6 +96,8 @@ func (s *Store) AllEvents(ctx context.Context, after int64, sees func(sessionKey
 			return context.Cause(ctx)
 		case err != nil:
 			pause = time.Second // it continues at the same place
+		case f.resume >= from:
+			return nil
 		}
 		select {
 		case <-ctx.Done():
@@ -77,7 +106,69 @@ func (s *Store) AllEvents(ctx context.Context, after int64, sees func(sessionKey
 	}
 }
 
-// allFollower is a call of AllEvents.
+// follow shows the events of the log, until it returns an error, or nil if the reader has fallen behind.
+func (f *allFollower) follow(ctx context.Context, r *logReader) error {
+	gate := f.gate
+	f.gate = nil
+	defer func() { f.gate = gate }()
+	for {
+		events, resume, changed, lost := r.read()
+		if lost {
+			return nil
+		}
+		for _, e := range events {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			if err := f.pass(e); err != nil {
+				return err
+			}
+		}
+		if len(events) > 0 {
+			continue
+		}
+		f.advance(resume)
+		if err := f.place(); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-changed:
+		case <-time.After(allPlace):
+		}
+	}
+}
+
+// pass shows an event of the log, unless it was seen.
+func (f *allFollower) pass(e AnyEvent) error {
+	if !f.sees(e.Session) {
+		return nil
+	}
+	if id, err := stream.ParseEventID(e.ID); e.ID != "" && err == nil {
+		place, known := f.places[e.Session]
+		if id.At() <= f.resume || known && !id.After(place) {
+			return nil
+		}
+		f.places[e.Session] = id
+	}
+	return f.tell(e.Session, e.Event)
+}
+
+// advance notes that every event up to a time was seen.
+func (f *allFollower) advance(resume int64) {
+	if resume <= f.resume {
+		return
+	}
+	f.resume = resume
+	for s, p := range f.places {
+		if p.At() <= resume {
+			delete(f.places, s)
+		}
+	}
+}
+
+// allFollower reads the events of all sessions: for the log, or for a call of AllEvents that catches up.
 type allFollower struct {
 	rdb   redis.UniversalClient
 	store *Store
@@ -90,6 +181,7 @@ type allFollower struct {
 	placed  time.Time
 	places  map[string]stream.EventID // the last event read of each session, after resume
 	refused error                     // of see
+	gate    chan struct{}             // has an element of this reader while it reads, and not while see shows an event; nil: none is needed
 }
 
 // round reads the events since the last one.
@@ -115,12 +207,7 @@ func (f *allFollower) round(ctx context.Context) (pause time.Duration, err error
 		}
 	}
 	f.looked, f.past = now, false
-	f.resume = max(f.resume, now-allBehind.Milliseconds())
-	for s, p := range f.places {
-		if p.At() <= f.resume {
-			delete(f.places, s)
-		}
-	}
+	f.advance(now - allBehind.Milliseconds())
 	return max(allEvery, time.Duration(len(active))*allCost), nil
 }
 
@@ -134,6 +221,10 @@ func (f *allFollower) place() error {
 }
 
 func (f *allFollower) tell(sessionKey string, e session.Event) error {
+	if f.gate != nil {
+		<-f.gate
+		defer func() { f.gate <- struct{}{} }()
+	}
 	f.refused = f.see(AnyEvent{sessionKey, e, f.resume})
 	return f.refused
 }

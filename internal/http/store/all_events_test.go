@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -113,6 +114,120 @@ func TestAllEventsThroughOutages(t *testing.T) {
 	for _, e := range all {
 		if strings.HasPrefix(e, "broken") {
 			t.Errorf("seen %s", e)
+		}
+	}
+}
+
+// All readers share one that reads Redis, and each gets every event of its sessions once, also those that come while it
+// joins, and when it falls behind.
+func TestAllEventsHaveOneReader(t *testing.T) {
+	t.Parallel()
+	redistest.Real(t)
+	b := actors.NewBench(t)
+	faults := &redistest.Faults{}
+	rdb := b.BareRedis()
+	rdb.AddHook(faults)
+	client := store.New(rdb)
+	const readers, rounds = 20, 5
+	ctx, cancel := context.WithCancel(b.Ctx)
+	defer cancel()
+	got := make(chan store.AnyEvent, 10_000)
+	var all sync.WaitGroup
+	for range readers {
+		all.Go(func() {
+			_ = client.AllEvents(ctx, 0, func(string) bool { return true }, func(e store.AnyEvent) error {
+				got <- e
+				return nil
+			})
+		})
+	}
+	for range readers {
+		expect.Equal(t, "first", expect.Received(t, "place", got).Type, session.EventPlace)
+	}
+	send := func(key, id string) {
+		_, err := b.Client.Session(key).Send(b.Ctx, turnstile.Message{ID: id, Text: "x", Delay: time.Hour})
+		expect.OK(t, err)
+		_, _, err = actors.Cancel(b.Ctx, b.Client.Session(key), id, false)
+		expect.OK(t, err)
+	}
+	ends := func() {
+		for n := 0; n < readers; {
+			if e := expect.Received(t, "event", got); e.Type == session.EventTurnEnded {
+				n++
+			}
+		}
+	}
+	send("s", "first") // all have caught up
+	ends()
+	faults.ResetCounts()
+	for i := range rounds {
+		send("s", fmt.Sprint(i))
+		ends()
+	}
+	if n := faults.CountNamed("zscan"); n > rounds*readers/2 {
+		t.Errorf("%d looks at the sessions for %d events", n, rounds)
+	}
+	cancel()
+	all.Wait()
+	for len(got) > 0 {
+		if e := <-got; e.Type != session.EventPlace {
+			t.Errorf("again: %+v", e)
+		}
+	}
+}
+
+// A reader that falls behind reads by itself what the others have read, each event once.
+func TestAllEventsOfASlowReader(t *testing.T) {
+	t.Parallel()
+	redistest.Real(t)
+	b := actors.NewBench(t)
+	client := store.New(b.Redis)
+	client.SetLogMost(20_000) // some 20 events
+	ctx, cancel := context.WithCancel(b.Ctx)
+	defer cancel()
+	read := func(wait <-chan struct{}) <-chan store.AnyEvent {
+		got := make(chan store.AnyEvent, 10_000)
+		go func() {
+			_ = client.AllEvents(ctx, 0, func(string) bool { return true }, func(e store.AnyEvent) error {
+				if got <- e; e.Type != session.EventPlace {
+					<-wait
+				}
+				return nil
+			})
+			close(got)
+		}()
+		expect.Equal(t, "first", expect.Received(t, "place", got).Type, session.EventPlace)
+		return got
+	}
+	read1, held := make(chan struct{}), make(chan struct{})
+	close(read1)
+	quick, slow := read(read1), read(held)
+	var want []string
+	for i := range 100 {
+		id := fmt.Sprint(i)
+		_, err := b.Client.Session("s").Send(b.Ctx, turnstile.Message{ID: id, Text: "x", Delay: time.Hour})
+		expect.OK(t, err)
+		_, _, err = actors.Cancel(b.Ctx, b.Client.Session("s"), id, false)
+		expect.OK(t, err)
+		want = append(want, id)
+	}
+	ends := func(got <-chan store.AnyEvent) (ids []string) {
+		for len(ids) < len(want) {
+			if e := expect.Received(t, "event", got); e.Type == session.EventTurnEnded {
+				ids = append(ids, e.Messages...)
+			}
+		}
+		return ids
+	}
+	expect.List(t, "the quick one's", ends(quick), want...)
+	close(held)
+	expect.List(t, "the slow one's", ends(slow), want...)
+	cancel()
+	for _, got := range []<-chan store.AnyEvent{quick, slow} {
+		for e := range got {
+			if e.Type != session.EventPlace {
+				t.Errorf("again: %+v", e)
+			}
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -18,10 +19,19 @@ import (
 )
 
 // Store makes the calls. It is safe for concurrent use and has nothing to close.
-type Store struct{ rdb redis.UniversalClient }
+type Store struct {
+	rdb      redis.UniversalClient
+	catchUps chan struct{} // one element for each reader of all sessions that catches up
+	logMost  int           // bytes of the log of all sessions
+
+	mu  sync.Mutex
+	log *allLog // nil: nobody reads all sessions
+}
 
 // New returns a store. It shares rdb, which the caller closes.
-func New(rdb redis.UniversalClient) *Store { return &Store{rdb} }
+func New(rdb redis.UniversalClient) *Store {
+	return &Store{rdb: rdb, catchUps: make(chan struct{}, catchUpsMost), logMost: logMost}
+}
 
 // DropResult deletes a message whose result is kept, with its text, and reports whether it was there. The transcript
 // keeps what the message and its turn have said.
