@@ -38,7 +38,17 @@ func (e *LineError) Unwrap() error { return e.Err }
 // except errors of reading. A panic in each becomes an error about its line.
 func Lines(r io.Reader, logger *slog.Logger, each func(line []byte) error) error {
 	limited := &io.LimitedReader{R: r, N: MaxOutput + 1}
-	lines := bufio.NewScanner(limited)
+	return linesOf(limited, limited, logger, each)
+}
+
+// CutLines is Lines with a Cutter: no line is too long.
+func CutLines(r io.Reader, logger *slog.Logger, each func(line []byte) error) error {
+	limited := &io.LimitedReader{R: r, N: MaxOutput + 1}
+	return linesOf(NewCutter(limited), limited, logger, each)
+}
+
+func linesOf(from io.Reader, limited *io.LimitedReader, logger *slog.Logger, each func(line []byte) error) error {
+	lines := bufio.NewScanner(from)
 	lines.Buffer(make([]byte, 0, 16<<10), MaxLine+1)
 	cut := false
 	lines.Split(func(data []byte, atEOF bool) (int, []byte, error) {

@@ -149,7 +149,6 @@ func TestATurnEndsWhenTheAgentWritesTooMuch(t *testing.T) {
 	t.Parallel()
 	expect.Unraced(t)
 	ends(t, []turnEnd{
-		{"stderr the reason\nlong 10485760", true, "it was ended, for it wrote a line longer than 8 MiB: the reason"},
 		{"stderr the reason\nyes", false, "it was ended, for it wrote more than 8 MiB of text in one turn: the reason"},
 		{"stderr the reason\ntools", false, "it was ended, for it wrote more than 64 MiB in one turn: the reason"},
 	})
@@ -406,4 +405,21 @@ func TestHalvesOfACharacter(t *testing.T) {
 	h, err := play(t.Context(), acting(t), turnWith(t, `bytes \\ud83d`, `bytes \\ude00 hi`))
 	expect.OK(t, err)
 	expect.Equal(t, "the reply", h.text(), "😀 hi")
+}
+
+// A message over 8 MiB, a tool's output for example, is cut, and does not cost the turn its work.
+func TestLongLine(t *testing.T) {
+	t.Parallel()
+	expect.Unraced(t)
+	w := warmed(t, acting(t), turnWith(t))
+	h, err := runWarm(t, w, turnWith(t, `long-tool 9437184`, "text well"))
+	expect.OK(t, err)
+	ends := h.of(session.EventToolEnd)
+	if len(ends) != 1 || len(ends[0].Output) < 7<<20 || len(ends[0].Output) > 8<<20 || !strings.Contains(string(ends[0].Output), "[cut: the line") {
+		t.Errorf("%d tools", len(ends))
+	}
+	expect.Equal(t, "the reply", h.text(), "well")
+	h, err = runWarm(t, w, turnWith(t, "text next"))
+	expect.OK(t, err)
+	expect.Equal(t, "the next reply", h.text(), "next")
 }

@@ -218,6 +218,9 @@ func (a *actor) do(id any, verb, rest string) (code int, done bool) {
 	case "long": // a text of that many bytes
 		n, _ := strconv.Atoi(rest)
 		a.text("agent_message_chunk", strings.Repeat("x", n))
+	case "long-tool": // with an output of that many bytes
+		n, _ := strconv.Atoi(rest)
+		a.update(map[string]any{"sessionUpdate": "tool_call", "toolCallId": "long", "title": "cat", "rawOutput": strings.Repeat("x", n), "status": "completed"})
 	case "many":
 		n, _ := strconv.Atoi(rest)
 		for range n {

@@ -23,7 +23,6 @@ import (
 // taken.
 
 const (
-	maxLine   = 8 << 20  // bytes of one message of the agent
 	maxUnread = 16 << 20 // bytes that wait for the agent to read them
 	lineSpace = 4 << 10  // bytes of the buffer that an idle connection keeps
 )
@@ -170,7 +169,7 @@ func (c *conn) end() {
 
 // read reads until the agent's output ends. It is called once.
 func (c *conn) read(r io.Reader) {
-	lines := bufio.NewReaderSize(r, lineSpace)
+	lines := bufio.NewReaderSize(command.NewCutter(r), lineSpace)
 	for {
 		line, err := readLine(lines)
 		switch {
@@ -195,12 +194,9 @@ func (c *conn) fail(cause error) {
 	})
 }
 
-var (
-	errLongLine = fmt.Errorf("it wrote a line longer than %d MiB", maxLine>>20)
-	errUnread   = fmt.Errorf("it has left more than %d MiB unread", maxUnread>>20)
-)
+var errUnread = fmt.Errorf("it has left more than %d MiB unread", maxUnread>>20)
 
-// readLine reads a line of at most maxLine, which is valid until the next call. The last one comes
+// readLine reads a line, which is valid until the next call. The last one comes
 // with io.EOF.
 func readLine(r *bufio.Reader) ([]byte, error) {
 	line, err := r.ReadSlice('\n')
@@ -209,9 +205,6 @@ func readLine(r *bufio.Reader) ([]byte, error) {
 	}
 	long := bytes.Clone(line)
 	for errors.Is(err, bufio.ErrBufferFull) {
-		if len(long) > maxLine {
-			return nil, errLongLine
-		}
 		line, err = r.ReadSlice('\n')
 		long = append(long, line...)
 	}

@@ -121,8 +121,8 @@ func TestBadOutput(t *testing.T) {
 		play play
 		want string
 	}{
-		"10 MiB on a line":          {play{Out: strings.Repeat("x", 10<<20), Hang: true}, "line 1 of the command's output is longer than 8 MiB"},
-		"10 MiB on a line, deaf":    {play{Out: strings.Repeat("x", 10<<20), Hang: true, Ignore: true}, "line 1 of the command's output is longer than 8 MiB"},
+		"a line without end":        {play{Yes: strings.Repeat("la ", 100_000)}, "the command wrote more than 64 MiB"},
+		"without end, deaf":         {play{Yes: strings.Repeat("la ", 100_000), Ignore: true}, "the command wrote more than 64 MiB"},
 		"invalid UTF-8":             {play{Out: begun + badByte + "\n", Hang: true}, "line 3 of the command's output: it is not UTF-8"},
 		"endless text":              {play{Yes: said(strings.Repeat("la ", 1<<19)), Ignore: true}, "line 6 of the command's output: with it the turn has more than 8 MiB of text"},
 		"endless noise":             {play{Yes: strings.Repeat("la ", 100_000) + "\n"}, "the command wrote more than 64 MiB"},
@@ -146,6 +146,18 @@ func TestBadOutput(t *testing.T) {
 				t.Errorf("%.200s: %v\nwant %s", got.reply, got.err, want)
 			}
 		})
+	}
+}
+
+// A line over 8 MiB, a tool's output for example, is cut, and does not cost the turn its work.
+func TestLongLine(t *testing.T) {
+	t.Parallel()
+	command, _ := fakeProgram(t, play{Out: `{"type":"tool_use","tool_name":"cat","tool_id":"t1","parameters":{}}` + "\n" +
+		`{"type":"tool_result","tool_id":"t1","output":"` + strings.Repeat("la ", 3<<20) + `","status":"success"}` + "\n" + sayings[Gemini]})
+	got := playTurn(t, newAgent(t, Gemini, Config{Command: command}), turn("hi"))
+	got.wantReply(t, "ok")
+	if failure := got.wantTool(t, "cat"); failure != "" {
+		t.Errorf("the tool failed: %.100s", failure)
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 // read takes the program's lines until their end. Each line after the one that reported the turn's
 // end sends to beats.
 func (r *run) read(out io.Reader, beats chan<- struct{}) error {
-	err := command.Lines(out, r.logger, func(line []byte) error {
+	err := command.CutLines(out, r.logger, func(line []byte) error {
 		err := r.stream.line(line)
 		if r.over() {
 			select {
