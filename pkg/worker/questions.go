@@ -59,6 +59,9 @@ func (q *questions) ask(ctx context.Context, question agent.Question) (d session
 		d, err = q.put(ctx, question)
 		return err
 	})
+	if cause := context.Cause(q.ctx); err != nil && cause != nil && !errors.Is(err, agent.ErrParked) && !errors.Is(cause, errDrain) {
+		q.recorder.unpermitted(question.CallID) // in a drain it may be asked again
+	}
 	return d, err
 }
 

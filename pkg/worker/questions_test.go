@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -256,4 +258,42 @@ func TestDecisionInTheTranscript(t *testing.T) {
 		}
 	}
 	expect.List(t, "tools", got, "c1 allow ops", "c2  ")
+}
+
+// A tool that nobody has allowed when a message interrupts the turn has had no effects, and the transcript says so.
+func TestToolsThatNobodyAllowed(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	a := agent.Func(func(ctx context.Context, turn *agent.Turn) (agent.Result, error) {
+		if turn.Messages[0].Text != "go" {
+			return agent.Result{Text: "ok"}, nil
+		}
+		turn.Emit(agent.Event{Type: session.EventToolStart, Name: "ls", CallID: "c0"})
+		var asks sync.WaitGroup
+		for _, id := range []string{"c1", "c2"} { // the second one waits for the first
+			turn.Emit(agent.Event{Type: session.EventToolStart, Name: "rm", CallID: id})
+			asks.Go(func() {
+				if _, err := turn.Ask(ctx, agent.Question{Name: "rm", CallID: id}); err == nil {
+					t.Error("a decision")
+				}
+			})
+		}
+		asks.Wait()
+		return agent.Result{}, context.Cause(ctx)
+	})
+	r.worker(a)
+	r.send(r.key, turnstile.Message{ID: "m1", Text: "go"})
+	r.asked("1")
+	r.send(r.key, turnstile.Message{ID: "m2", Text: "no", Mode: session.ModeInterrupt})
+	r.outcomeIn(r.key, "m2")
+	var got []string
+	entries, err := actors.Transcript(r.ctx, r.client.Session(r.key), r.info().TranscriptID)
+	expect.OK(t, err)
+	for _, e := range entries {
+		if e.Tool != nil {
+			got = append(got, strings.TrimSpace(e.Tool.CallID+" "+e.Tool.Error))
+		}
+	}
+	const why = " it was not run: nobody had allowed it when the turn ended"
+	expect.List(t, "tools", got, "c0", "c1"+why, "c2"+why)
 }

@@ -162,6 +162,16 @@ func (r *recorder) decided(callID string, d protocol.Decided) {
 	}
 }
 
+// unpermitted ends a tool whose question the turn's end has ended. Otherwise it would count as one that may have had
+// effects.
+func (r *recorder) unpermitted(callID string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.entries.open[callID]) > 0 {
+		r.add(agent.Event{Type: session.EventToolEnd, CallID: callID, Error: "it was not run: nobody had allowed it when the turn ended"})
+	}
+}
+
 // redisNow estimates Redis' clock, in ms.
 func (r *recorder) redisNow() int64 {
 	return r.turn.StartedAt.Add(time.Since(r.turn.Started)).UnixMilli()
