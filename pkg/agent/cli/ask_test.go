@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	osexec "os/exec"
 	"path/filepath"
 	"strings"
@@ -167,6 +168,7 @@ func TestHookOfClaude(t *testing.T) {
 	t.Parallel()
 	options := claudeAsks([]string{"Bash", "mcp__*"}, answer{"toolu_1", "allow", "The user has permitted it."})
 	var settings struct {
+		Env   map[string]string
 		Hooks map[string][]struct {
 			Matcher string
 			Hooks   []struct{ Type, Command string }
@@ -183,7 +185,10 @@ func TestHookOfClaude(t *testing.T) {
 		`{"session_id":"s","agent_id":"a1","agent_type":"x","hook_event_name":"PreToolUse","tool_name":"Bash","tool_input":{"command":"x"},"tool_use_id":"toolu_1"}`: "deny",
 	} {
 		cmd := osexec.CommandContext(t.Context(), "sh", "-c", hook.Hooks[0].Command)
-		cmd.Stdin = strings.NewReader(input)
+		cmd.Stdin, cmd.Env = strings.NewReader(input), os.Environ()
+		for name, value := range settings.Env {
+			cmd.Env = append(cmd.Env, name+"="+value)
+		}
 		out, err := cmd.Output()
 		expect.OK(t, err)
 		var said struct {
