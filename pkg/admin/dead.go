@@ -14,6 +14,7 @@ import (
 	"turnstile/internal/protocol/rediskey"
 	"turnstile/internal/protocol/stream"
 	"turnstile/internal/redis/script"
+	"turnstile/internal/text/printable"
 	"turnstile/pkg/session"
 )
 
@@ -71,16 +72,16 @@ func (s *Session) LastDeadLetters(ctx context.Context, n int) ([]DeadLetter, err
 	var list []DeadLetter
 	if err == nil {
 		err = s.readDead(ctx, places, func(d DeadLetter) bool {
-			list = append(list, d.Head())
+			list = append(list, d.head())
 			return true
 		})
 	}
 	return list, s.deadError(err)
 }
 
-// Head returns the dead letter with at most 4 KiB of its text, and without attachments.
-func (d DeadLetter) Head() DeadLetter {
-	text := Head(d.Text)
+// head returns the dead letter with the beginning of its text, and without attachments.
+func (d DeadLetter) head() DeadLetter {
+	text := printable.Head(d.Text, printable.HeadMost)
 	d.Cut = d.Cut || len(text) < len(d.Text)
 	d.Message = session.Message{ID: d.ID, Text: text, Meta: d.Meta}
 	return d

@@ -9,13 +9,13 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/protocol"
 	"turnstile/internal/protocol/rediskey"
 	"turnstile/internal/redis/script"
+	"turnstile/internal/text/printable"
 	"turnstile/pkg/session"
 )
 
@@ -125,7 +125,7 @@ func (s *Session) FollowUps(ctx context.Context) ([]QueuedMessage, error) {
 	if err := session.ValidateKey(s.key); err != nil {
 		return nil, err
 	}
-	list, err := s.followUps(ctx, textHead)
+	list, err := s.followUps(ctx, printable.HeadMost)
 	if err == nil {
 		list, err = s.present(ctx, list)
 	}
@@ -136,9 +136,6 @@ func (s *Session) FollowUps(ctx context.Context) ([]QueuedMessage, error) {
 }
 
 const (
-	// textHead is how many bytes of a text lists have.
-	textHead = 4 << 10
-
 	// textHeads is how many bytes of texts FollowUps returns, and up to followUpsCall texts more.
 	textHeads = 1 << 20
 
@@ -199,23 +196,9 @@ func followUpOf(id string, stored protocol.Text, most int) (m QueuedMessage, ok 
 	if f.State == "queued" {
 		m.State = session.MessagePending
 	}
-	m.Text = headOf(f.Text, most)
+	m.Text = printable.Head(f.Text, most)
 	m.Cut = m.Cut || len(m.Text) < len(f.Text)
 	return m, true
-}
-
-// Head returns the beginning of a text as lists have it: at most 4 KiB.
-func Head(text string) string { return headOf(text, textHead) }
-
-// headOf returns at most so many bytes of a text, whole characters, and does not keep the rest.
-func headOf(text string, most int) string {
-	if len(text) <= most {
-		return text
-	}
-	for most > 0 && !utf8.RuneStart(text[most]) {
-		most--
-	}
-	return strings.Clone(text[:most])
 }
 
 // present keeps the follow-ups with a task that waits or runs: an operator may have deleted or

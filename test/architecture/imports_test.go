@@ -66,7 +66,7 @@ var rooms = []room{
 	// Who runs, operates and sends; deliveries; what people type.
 	{"internal/outbox", "internal/text/printable internal/backoff internal/version internal/text/strictjson internal/protocol/rediskey internal/protocol/lease internal/protocol/wire internal/protocol/deliveries"},
 	{"pkg/worker", "internal/backoff pkg/session internal/redis/redisconn internal/protocol/rediskey internal/protocol/lease internal/protocol/wire internal/protocol/agents internal/protocol/agreement internal/protocol/rights internal/protocol/stream internal/protocol internal/protocol/recovery internal/protocol/maintenance pkg/resume pkg/agent"},
-	{"pkg/admin", "internal/redis/redisconn pkg/session internal/redis/script internal/protocol/rediskey internal/protocol/wire internal/protocol/index internal/protocol/stream internal/protocol/deliveries internal/protocol internal/protocol/record internal/protocol/maintenance"},
+	{"pkg/admin", "internal/text/printable internal/redis/redisconn pkg/session internal/redis/script internal/protocol/rediskey internal/protocol/wire internal/protocol/index internal/protocol/stream internal/protocol/deliveries internal/protocol internal/protocol/record internal/protocol/maintenance"},
 	{"internal/chat/slash", "pkg/session internal/protocol/wire internal/protocol/agents internal/protocol"},
 	{".", "internal/text/boundedjson internal/backoff pkg/session internal/redis/redisconn internal/redis/script internal/protocol/rediskey internal/protocol/wire internal/protocol/agents internal/protocol/index internal/protocol/stream internal/protocol internal/protocol/record internal/protocol/maintenance pkg/admin internal/chat/slash"},
 	{"internal/chat/receipt", "pkg/session ."},
@@ -75,7 +75,7 @@ var rooms = []room{
 	{"docs", ""},
 	{"internal/http/crowd", ""},
 	{"internal/http/store", "pkg/session internal/redis/script internal/protocol/rediskey internal/protocol/index internal/protocol/stream internal/protocol internal/protocol/maintenance"},
-	{"internal/http/gateway", "pkg/session internal/text/pattern internal/text/strictjson internal/redis/redisconn internal/protocol/wire internal/outbox pkg/admin internal/chat/slash . internal/chat/receipt docs internal/http/crowd internal/http/store"},
+	{"internal/http/gateway", "internal/text/printable pkg/session internal/text/pattern internal/text/strictjson internal/redis/redisconn internal/protocol/wire internal/outbox pkg/admin internal/chat/slash . internal/chat/receipt docs internal/http/crowd internal/http/store"},
 	{"internal/http/board", "internal/text/boundedjson internal/text/printable pkg/session pkg/admin . internal/http/gateway"},
 	{"internal/http/openai", "internal/text/frame internal/text/boundedjson pkg/session internal/protocol/agents internal/protocol/stream pkg/admin . internal/chat/receipt internal/http/store internal/http/gateway"},
 	// What a program has around its work, and the programs.

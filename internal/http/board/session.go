@@ -10,6 +10,7 @@ import (
 
 	"turnstile"
 	"turnstile/internal/http/gateway"
+	"turnstile/internal/text/printable"
 	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
 )
@@ -204,7 +205,7 @@ func (b *Board) readLine(ctx context.Context, view gateway.SessionView) ([]admin
 			return nil, err
 		}
 		if m.State != session.MessageSteered {
-			m.Message = session.Message{ID: m.ID, Text: admin.Head(m.Text)}
+			m.Message = session.Message{ID: m.ID, Text: printable.Head(m.Text, printable.HeadMost)}
 			list = append(list, m)
 		}
 		if len(list) == most {

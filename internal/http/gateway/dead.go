@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"time"
 
+	"turnstile/internal/text/printable"
 	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
 )
@@ -59,7 +60,10 @@ type broken struct {
 func deadHeads(s *admin.Session, ctx context.Context) iter.Seq2[admin.DeadLetter, error] { //nolint:revive // as a method
 	return func(yield func(admin.DeadLetter, error) bool) {
 		for d, err := range s.DeadLetters(ctx) {
-			if !yield(d.Head(), err) {
+			text := printable.Head(d.Text, printable.HeadMost)
+			d.Cut = len(text) < len(d.Text)
+			d.Message = session.Message{ID: d.ID, Text: text}
+			if !yield(d, err) {
 				return
 			}
 		}

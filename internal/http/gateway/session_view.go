@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"turnstile/internal/text/printable"
 	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
 )
@@ -173,7 +174,7 @@ func (v *SessionView) readFurther(ctx context.Context, s *admin.Session) error {
 		v.Messages, v.Reply, v.Events = []string{}, turn.Reply, turn.Events
 		for _, m := range turn.Messages { // one may have been steered in meanwhile
 			v.Messages = append(v.Messages, m.ID)
-			text := admin.Head(m.Text)
+			text := printable.Head(m.Text, printable.HeadMost)
 			v.TurnMessages = append(v.TurnMessages, TurnMessage{m.ID, text, len(text) < len(m.Text)})
 		}
 	}
