@@ -45,7 +45,7 @@ var (
 	ErrUndelivered = refusal("outcomes are not delivered", ErrRefused)
 )
 
-// ErrBroken: a key of the session has another type than Turnstile gave it. The session cannot be read, others can.
+// ErrBroken says that a key of the session has another type than Turnstile gave it. The session cannot be read, others can.
 // docs/runbook.md says how to mend it.
 var ErrBroken = errors.New("a key has a wrong type")
 
