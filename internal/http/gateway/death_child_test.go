@@ -195,7 +195,10 @@ func nameOf(data []byte) string {
 	case bytes.HasPrefix(data, []byte("HTTP/")):
 		return "header"
 	case found != nil:
-		return string(found[1])
+		if kind := string(found[1]); kind == "gap" || kind == "reset" {
+			return kind
+		}
+		return "events" // how many are in one write depends on timing
 	case bytes.HasPrefix(text, []byte(":")):
 		return "heartbeat"
 	case bytes.HasPrefix(text, []byte("retry:")):

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"time"
 )
 
@@ -49,13 +50,19 @@ func takeOver(w http.ResponseWriter, r *http.Request) (*taken, bool) {
 	return t, true
 }
 
+// oneWrite is up to how many bytes are copied, so that they are one write and one packet whatever the connection is.
+const oneWrite = 16 << 10
+
 func (t *taken) send(data []byte) error {
-	out := net.Buffers{t.head, data}
+	before, after := t.head, []byte(nil)
 	t.head = nil
 	if t.chunked {
-		out = net.Buffers{fmt.Appendf(out[0], "%x\r\n", len(data)), data, []byte("\r\n")}
+		before, after = fmt.Appendf(before, "%x\r\n", len(data)), []byte("\r\n")
 	}
-	return t.write(out)
+	if len(data) <= oneWrite {
+		return t.write(net.Buffers{slices.Concat(before, data, after)})
+	}
+	return t.write(net.Buffers{before, data, after})
 }
 
 func (t *taken) cut() { _ = t.Close() }
