@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"sync"
 
+	"turnstile/internal/text/frame"
 	"turnstile/pkg/session"
 )
 
@@ -100,7 +101,8 @@ type Turn struct {
 // Text returns the whole input for a model: the note, if there is one, and the messages' texts, with a
 // blank line between each. Where several people speak, each text begins with its sender: see Speakers.
 // If these messages bring the second one, a line before them names the sender of the history, for an
-// agent that has it from earlier turns. An agent that interprets the user's words reads Messages.
+// agent that has it from earlier turns. If there is a note, lines of the messages that look like one are quoted with
+// "> ". An agent that interprets the user's words reads Messages.
 func (t *Turn) Text() string {
 	text, before, who := t.Note, "", speakersOf(t.History, t.Messages)
 	if past := speakersOf(t.History, nil); who.several && past.known && !past.several {
@@ -110,7 +112,11 @@ func (t *Turn) Text() string {
 		if text != "" {
 			text += "\n\n"
 		}
-		text += before + who.Said(m.Text, m.Meta)
+		said := m.Text
+		if t.Note != "" { // else the text goes through byte for byte
+			said = frame.Notes(said)
+		}
+		text += before + who.Said(said, m.Meta)
 		before = ""
 	}
 	return text

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"unicode"
 
-	"turnstile/internal/text/frame"
 	"turnstile/pkg/session"
 )
 
@@ -25,13 +24,12 @@ const mostName = 80
 //	[@web/alice "Alice" wrote:]
 //
 // It has the ID in meta.sender, and meta.sender_name if there is one. All messages without a sender
-// are one sender's, "?". With one sender a text gets no name line.
+// are one sender's, "?". With one sender every text stays as it is.
 //
 // No text can contain the name line of another: a line that looks like one is quoted with "> ". Such
 // a line has an opening bracket (of Unicode's category Ps, or its tag character) and then an at sign before
 // its first letter or digit. A
-// line ends at every line break and control character of Unicode. Lines that look like a note or like the end of a
-// recap are quoted, too, whoever speaks. A Speakers is for one goroutine.
+// line ends at every line break and control character of Unicode. A Speakers is for one goroutine.
 type Speakers struct {
 	first   map[string]string // the first sender's meta
 	known   bool              // there is a sender
@@ -74,7 +72,6 @@ func (s *Speakers) Said(text string, meta map[string]string) string {
 	if s.hear(meta) {
 		before = s.alone()
 	}
-	text = frame.Notes(text)
 	if !s.several {
 		return text
 	}

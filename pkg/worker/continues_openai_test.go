@@ -28,7 +28,7 @@ import (
 const toolCalls = 5
 
 // noted is the note of a turn that was interrupted before it had a step: it begins again.
-var noted = regexp.MustCompile(`\{"role":"system",[^}]*\},`)
+var noted = regexp.MustCompile(`\[System note:[^\]]*\]\\n\\n`)
 
 // newModelAgent returns an agent whose tool writes a line for each call into a file.
 func newModelAgent(url, file string) (agent.Agent, error) {

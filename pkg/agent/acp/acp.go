@@ -38,7 +38,8 @@ type Config struct {
 
 	// Env names further environment variables of this program that the agent gets. A name that ends
 	// in * means all names with that prefix. REDIS_URL and names that begin with TURNSTILE_ cannot
-	// be passed on.
+	// be passed on. NAME=VALUE sets a variable, -NAME keeps
+	// one from being passed on.
 	Env []string
 
 	// Grace is how long an agent may take to respond to session/cancel, or to end when it is

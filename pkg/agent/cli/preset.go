@@ -47,7 +47,8 @@ type Config struct {
 	// Env names further environment variables of this program that the agent gets, in addition to
 	// those with the kind's prefixes: ANTHROPIC_ and CLAUDE_, OPENAI_ and CODEX_, GEMINI_ and
 	// GOOGLE_. A name that ends in * means all names with that prefix. REDIS_URL and names that
-	// begin with TURNSTILE_ cannot be passed on.
+	// begin with TURNSTILE_ cannot be passed on. NAME=VALUE sets a variable, -NAME keeps
+	// one from being passed on.
 	Env []string
 
 	// Workspace has a directory for each session, made when it is needed, for its owner only. Empty: all sessions work in this program's directory.

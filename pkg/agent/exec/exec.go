@@ -34,7 +34,8 @@ type Config struct {
 
 	// Env names further environment variables of this program that the command gets. A name that
 	// ends in * means all names with that prefix. REDIS_URL and names that begin with TURNSTILE_
-	// cannot be passed on.
+	// cannot be passed on. NAME=VALUE sets a variable, -NAME keeps
+	// one from being passed on.
 	Env []string
 
 	// Grace is how long a command may run after SIGINT before it is killed. Defaults to 5 s.

@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 
+	"turnstile/internal/text/frame"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 )
@@ -109,7 +110,7 @@ func (r *run) note(note string) {
 		return
 	}
 	m := &r.present[first]
-	m.text = joinedText(note, m.text)
+	m.text = joinedText(note, frame.Notes(m.text))
 }
 
 // instruct adds to the turn's requests what the client's program asks for.
