@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -89,13 +90,22 @@ func isolation(s config.Worker) agent.Isolation {
 	}
 }
 
+// environment is what the agent's programs get beside what all get.
+func environment(s config.Worker) []string {
+	env := slices.Concat(s.AgentEnv, s.AgentSet)
+	for _, name := range s.AgentsOwn {
+		env = append(env, "-"+name)
+	}
+	return env
+}
+
 func execConfig(s config.Worker, log *slog.Logger) exec.Config {
-	return exec.Config{Command: s.Command, Format: exec.Format(s.AgentFormat), Env: s.AgentEnv, Isolation: isolation(s), Grace: grace(s), Logger: log}
+	return exec.Config{Command: s.Command, Format: exec.Format(s.AgentFormat), Env: environment(s), Isolation: isolation(s), Grace: grace(s), Logger: log}
 }
 
 func acpConfig(s config.Worker, log *slog.Logger) acp.Config {
 	return acp.Config{
-		Command: s.Command, Commands: s.UserCommands, Env: s.AgentEnv, Grace: grace(s), Permissions: acp.Permissions(s.ACPPermissions),
+		Command: s.Command, Commands: s.UserCommands, Env: environment(s), Grace: grace(s), Permissions: acp.Permissions(s.ACPPermissions),
 		Workspace: s.WorkspaceDir, WorkspaceGroup: s.WorkspaceGroup.Number, Files: s.ACPFiles, Terminal: s.ACPTerminal,
 		Isolation: isolation(s), Logger: log,
 	}
@@ -103,14 +113,14 @@ func acpConfig(s config.Worker, log *slog.Logger) acp.Config {
 
 func presetConfig(s config.Worker, log *slog.Logger) cli.Config {
 	return cli.Config{
-		Command: s.Command, Commands: s.UserCommands, Model: s.Model, Env: s.AgentEnv, Ask: s.AskTools,
+		Command: s.Command, Commands: s.UserCommands, Model: s.Model, Env: environment(s), Ask: s.AskTools,
 		Workspace: s.WorkspaceDir, WorkspaceGroup: s.WorkspaceGroup.Number, Isolation: isolation(s), Grace: grace(s), Logger: log,
 	}
 }
 
 func openAIConfig(s config.Worker, log *slog.Logger) openai.Config {
 	return openai.Config{
-		BaseURL: s.OpenAIBaseURL, Key: s.OpenAIKey, Model: s.Model, Isolation: isolation(s), Grace: grace(s), Env: s.AgentEnv, Logger: log,
+		BaseURL: s.OpenAIBaseURL, Key: s.OpenAIKey, Model: s.Model, Isolation: isolation(s), Grace: grace(s), Env: environment(s), Logger: log,
 		Instructable: s.Instruct,
 	}
 }

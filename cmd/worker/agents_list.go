@@ -24,7 +24,7 @@ With --json it prints one array, and errors as plain text on stderr:
 
 const agentsCheckHelp = `check reads TURNSTILE_AGENTS_FILE as a worker does at its start, and checks that the
 programs, files and directories that it names are there. Each mistake is a line on
-stderr, and the exit code is 2.`
+stderr, and the exit code is 2. It warns if several agents share a key.`
 
 func (p *program) agentsCommand() *cobra.Command {
 	var asJSON bool
@@ -60,7 +60,37 @@ func (p *program) checkAgents(flags map[string]string) error {
 	for i, n := range s.Agents {
 		names[i] = n.Name
 	}
+	for _, line := range sharedKeys(s, p.environ) {
+		p.complain(line)
+	}
 	return p.say("%s is right. Its agents: %s", s.AgentsFile, strings.Join(names, ", "))
+}
+
+// vendorKeys are the variables in which the programs of agents look for their keys.
+var vendorKeys = map[config.AgentKind][]string{
+	config.AgentClaude: {"ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"},
+	config.AgentCodex:  {"CODEX_API_KEY", "OPENAI_API_KEY"},
+	config.AgentGemini: {"GEMINI_API_KEY", "GOOGLE_API_KEY"},
+}
+
+// sharedKeys warns of keys in the worker's environment that several agents' programs get.
+func sharedKeys(s config.Worker, environ []string) (warnings []string) {
+	for _, kind := range slices.Sorted(maps.Keys(vendorKeys)) {
+		for _, key := range vendorKeys[kind] {
+			isKey := func(variable string) bool { return strings.HasPrefix(variable, key+"=") }
+			var who []string
+			for _, n := range s.Agents {
+				if n.Agent == kind && !slices.ContainsFunc(n.Set, isKey) {
+					who = append(who, n.Name)
+				}
+			}
+			if len(who) > 1 && slices.ContainsFunc(environ, isKey) && !slices.Contains(s.AgentsOwn, key) {
+				warnings = append(warnings, fmt.Sprintf(`the agents %s share the key %s of the worker's environment: give each its own with "env": {%q: {"from": "VARIABLE"}}`,
+					strings.Join(who, ", "), key, key))
+			}
+		}
+	}
+	return warnings
 }
 
 // agentRow is one agent in the list.

@@ -28,6 +28,10 @@ func TestAgentsCheck(t *testing.T) {
 	good := agentsFile(t, `{"b": {"sessions": ["b:*"], "agent": "echo"}, "a": {"sessions": ["a:*"], "agent": "exec", "agent_command": "cat"}}`)
 	r := call(t, nil, "agents", "check", "--agents-file", good).want(t, exitOK)
 	expect.Equal(t, "output", r.out, good+" is right. Its agents: a, b\n")
+	shared := agentsFile(t, `{"a": {"sessions": ["a:*"], "agent": "claude", "agent_command": "cat"}, "b": {"sessions": ["b:*"], "agent": "claude", "agent_command": "cat"},
+		"c": {"sessions": ["c:*"], "agent": "claude", "agent_command": "cat", "env": {"ANTHROPIC_API_KEY": {"from": "C_KEY"}}}}`)
+	r = call(t, []string{"ANTHROPIC_API_KEY=k", "C_KEY=c"}, "agents", "check", "--agents-file", shared).want(t, exitOK)
+	expect.Equal(t, "warning", r.err, `worker: the agents a, b share the key ANTHROPIC_API_KEY of the worker's environment: give each its own with "env": {"ANTHROPIC_API_KEY": {"from": "VARIABLE"}}`+"\n")
 	bad := agentsFile(t, `{
 		"a": {"sessions": ["x:*"], "agent": "exec", "agent_command": "no-such-agent"},
 		"b": {"sessions": ["y:*"], "agent": "openai", "model": "m", "openai_file": "/gone"}}`)

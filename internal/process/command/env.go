@@ -19,15 +19,26 @@ const ownPrefix = "TURNSTILE_"
 type Env struct {
 	names    map[string]bool
 	prefixes []string
+	set      []string // NAME=VALUE
+	never    map[string]bool
 }
 
 // NewEnv selects further variables by their names. A name that ends in * matches every name with
-// that beginning. REDIS_URL and names that begin with TURNSTILE_ are errors.
+// that beginning. NAME=VALUE sets a variable, and -NAME keeps one from being selected. REDIS_URL and names that begin
+// with TURNSTILE_ are errors.
 func NewEnv(extra []string) (Env, error) {
-	f := Env{names: map[string]bool{}}
-	for _, name := range append(append([]string{}, basicEnv...), extra...) {
+	f := Env{names: map[string]bool{}, never: map[string]bool{}}
+	for _, item := range append(append([]string{}, basicEnv...), extra...) {
+		if name, ok := strings.CutPrefix(item, "-"); ok {
+			f.never[name] = true
+			continue
+		}
+		name, _, set := strings.Cut(item, "=")
 		switch {
-		case name == "" || strings.ContainsAny(name, "= \t\n\x00"):
+		case set && name != "" && !strings.ContainsAny(name, " \t\n\x00*") && !private(name) && !strings.Contains(item, "\x00"):
+			f.set = append(f.set, item)
+			f.never[name] = true // the worker's own
+		case name == "" || set && !private(name) || strings.ContainsAny(name, " \t\n\x00"):
 			return f, fmt.Errorf("environment name %q: give the variable's name only", name)
 		case private(name):
 			return f, fmt.Errorf("environment name %q: %s and the worker's own settings (%s...) are not for agents", name, "REDIS_URL", ownPrefix)
@@ -46,7 +57,7 @@ func private(name string) bool {
 }
 
 func (f Env) passes(name string) bool {
-	if private(name) {
+	if private(name) || f.never[name] {
 		return false
 	}
 	if f.names[name] {
@@ -96,5 +107,5 @@ func (f Env) ForSession(environ []string, session string) []string {
 			env = append(env, entry)
 		}
 	}
-	return append(env, "TURNSTILE_SESSION="+word(session))
+	return append(append(env, f.set...), "TURNSTILE_SESSION="+word(session))
 }

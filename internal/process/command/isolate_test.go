@@ -63,6 +63,15 @@ func TestSelectedVariables(t *testing.T) {
 			}
 		}
 	}
+	apart, err := NewEnv([]string{"MODEL_*", "MODEL_KEY=this agent's", "-MODEL_OTHER"})
+	expect.OK(t, err)
+	env := apart.ForSession([]string{"MODEL_KEY=the worker's", "MODEL_OTHER=another agent's", "MODEL_NAME=m", "HOME=/h"}, "s")
+	expect.List(t, "an agent's own variables", env, "MODEL_NAME=m", "HOME=/h", "MODEL_KEY=this agent's", "TURNSTILE_SESSION=s")
+	for _, wrong := range []string{"=x", "A B=x", "REDIS_URL=x", ownPrefix + "X=x", "A=\x00", "A*=x", ""} {
+		if _, err := NewEnv([]string{wrong}); err == nil {
+			t.Errorf("%q is taken", wrong)
+		}
+	}
 	for _, name := range []string{"REDIS_URL", "REDIS_URL_FILE", ownPrefix + "X"} {
 		if everything := (Env{prefixes: []string{""}}); everything.passes(name) {
 			t.Errorf("%s passes", name)

@@ -26,12 +26,36 @@ type NamedAgent struct {
 
 	// Sessions are the patterns of its sessions, as in agents.New.
 	Sessions []string
+
+	// Set are the variables of its key env, as NAME=VALUE, and Own those that this one and ..._env name.
+	Set, Own []string
 }
 
 // As returns the settings with another agent's.
 func (w Worker) As(n NamedAgent) Worker {
-	w.AgentSettings, w.AgentName = n.AgentSettings, n.Name
+	w.AgentSettings, w.AgentName, w.AgentSet = n.AgentSettings, n.Name, n.Set
 	return w
+}
+
+// ownVariables keeps the variables with agents' keys from all programs. An agent that wants one by its name has made a
+// mistake.
+func (w *Worker) ownVariables() error {
+	for _, n := range w.Agents {
+		w.AgentsOwn = append(w.AgentsOwn, n.Own...)
+	}
+	var problems []error
+	wants := func(whose string, names []string) {
+		for _, name := range names {
+			if slices.Contains(w.AgentsOwn, name) {
+				problems = append(problems, fmt.Errorf(`%s: agent_env names %s, which is a key of an agent: write "env": {"NAME": {"from": %q}}`, whose, name, name))
+			}
+		}
+	}
+	wants("the environment's agent", w.AgentEnv)
+	for _, n := range w.Agents {
+		wants(fmt.Sprintf("agent %q", n.Name), n.AgentEnv)
+	}
+	return errors.Join(problems...)
 }
 
 // AnyRunsPrograms reports whether any of the agents runs programs on the worker's machine.
@@ -131,6 +155,15 @@ func readAgent(name string, entry map[string]json.RawMessage, environ map[string
 				wrong(`sessions is no list of patterns: write it as ["acme:*"]`)
 			}
 			continue
+		case key == "env":
+			if environ != nil {
+				var err error
+				a.Set, a.Own, err = mapped(value, a.Own, environ)
+				if err != nil {
+					wrong("env: %w", err)
+				}
+			}
+			continue
 		case setting == "":
 			hint := "leave it out"
 			if near := nearest(key, slices.Sorted(maps.Keys(known))); near != "" {
@@ -158,6 +191,7 @@ func readAgent(name string, entry map[string]json.RawMessage, environ map[string
 				unread[setting] = true
 			}
 			vars[setting] = environ[text]
+			a.Own = append(a.Own, text)
 			continue
 		}
 		vars[setting+form] = text
@@ -169,6 +203,29 @@ func readAgent(name string, entry map[string]json.RawMessage, environ map[string
 		wrong("%s", inFile(err.Error()))
 	}
 	return a, errors.Join(problems...)
+}
+
+// mapped reads the key env: {"NAME": {"from": "VARIABLE"}} gives the agent's programs the worker's VARIABLE as NAME.
+func mapped(value json.RawMessage, own []string, environ map[string]string) (set, all []string, err error) {
+	var names map[string]struct {
+		From string `json:"from"`
+	}
+	if err := strictjson.DecodeNamed(value, &names); err != nil {
+		return nil, own, errors.New(`write it as {"NAME": {"from": "VARIABLE"}}`)
+	}
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		from := names[name].From
+		switch {
+		case !variableName.MatchString(name) || name == "REDIS_URL" || strings.HasPrefix(name, prefix):
+			return nil, own, fmt.Errorf("%.100q is no name for a variable of an agent", name)
+		case !variableName.MatchString(from):
+			return nil, own, fmt.Errorf("%s: from is no variable's name", name)
+		case environ[from] == "":
+			return nil, own, fmt.Errorf("%s: from names the variable %s, which is not set", name, from)
+		}
+		set, own = append(set, name+"="+environ[from]), append(own, from)
+	}
+	return set, own, nil
 }
 
 // entryKey is the setting that a key of an entry has, and how.
@@ -183,7 +240,7 @@ var listUnits = map[string]string{"names": ",", "senders": ",", "ports": ",", "p
 
 // entryKeys returns the keys of an entry.
 func entryKeys() map[string]entryKey {
-	keys := map[string]entryKey{"sessions": {}}
+	keys := map[string]entryKey{"sessions": {}, "env": {}}
 	for _, s := range settingsOf(reflect.TypeFor[AgentSettings]()) {
 		key := strings.ToLower(strings.TrimPrefix(s.Name, prefix))
 		keys[key] = entryKey{setting: s.Name, between: listUnits[s.Unit]}

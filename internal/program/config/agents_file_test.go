@@ -25,11 +25,11 @@ func TestAgentsFile(t *testing.T) {
 	secret := write(t, "from a file\n")
 	path := write(t, `{
 		"support": {"sessions": ["acme:*"], "agent": "openai", "model": "m", "openai_base_url": "http://x/v1", "openai_api_key_env": "ACME", "ask_timeout": 0},
-		"coder": {"sessions": ["acme:dev:*", "ops:1"], "agent": "acp", "agent_command": "opencode acp", "workspace_dir": "/w", "acp_files": true, "workspace_group": 2000, "isolation": "confined", "confined_ports": [8443, "4096/listen"], "confined_read": ["/opt/node", "/srv"], "approvers": ["sender", "ops/*"]},
+		"coder": {"sessions": ["acme:dev:*", "ops:1"], "agent": "acp", "agent_command": "opencode acp", "workspace_dir": "/w", "acp_files": true, "env": {"MODEL_KEY": {"from": "OPS"}}, "workspace_group": 2000, "isolation": "confined", "confined_ports": [8443, "4096/listen"], "confined_read": ["/opt/node", "/srv"], "approvers": ["sender", "ops/*"]},
 		"other": {"sessions": ["*"], "agent": "openai", "model": "n", "openai_api_key_file": "`+secret+`"}}`)
 	w, err := LoadWorker(with(map[string]string{
 		"TURNSTILE_AGENTS_FILE": path, "TURNSTILE_AGENT": "exec", "TURNSTILE_AGENT_COMMAND": "of the environment",
-		"OPENAI_API_KEY": "usual", "ACME": "acme's",
+		"OPENAI_API_KEY": "usual", "ACME": "acme's", "OPS": "ops'",
 	}), Options{})
 	expect.OK(t, err)
 	defaults := AgentSettings{
@@ -44,10 +44,11 @@ func TestAgentsFile(t *testing.T) {
 	other.Agent, other.Model, other.OpenAIKey = AgentOpenAI, "n", "from a file"
 	support.Agent, support.Model, support.OpenAIBaseURL, support.OpenAIKey, support.AskTimeout = AgentOpenAI, "m", "http://x/v1", "acme's", 0
 	want := []NamedAgent{
-		{Name: "coder", Sessions: []string{"acme:dev:*", "ops:1"}, AgentSettings: coder},
+		{Name: "coder", Sessions: []string{"acme:dev:*", "ops:1"}, AgentSettings: coder, Set: []string{"MODEL_KEY=ops'"}, Own: []string{"OPS"}},
 		{Name: "other", Sessions: []string{"*"}, AgentSettings: other},
-		{Name: "support", Sessions: []string{"acme:*"}, AgentSettings: support},
+		{Name: "support", Sessions: []string{"acme:*"}, AgentSettings: support, Own: []string{"ACME"}},
 	}
+	expect.List(t, "variables that no program gets", w.AgentsOwn, "OPS", "ACME")
 	if !reflect.DeepEqual(w.Agents, want) {
 		t.Errorf("got  %+v\nwant %+v", w.Agents, want)
 	}
@@ -92,6 +93,14 @@ func TestAgentsFileMistakes(t *testing.T) {
 		`{"a": {"sessions": ["x:*"], "agent": "openai", "model": "m", "openai_api_key_env": "sk-secret"}}`: { // the key itself
 			`agent "a": openai_api_key_env names the variable "...", which is not set`,
 		},
+		`{"a": {"sessions": ["x:*"], "agent": "claude", "env": {"A": {"from": "GONE"}}}}`: {`agent "a": env: A: from names the variable GONE, which is not set`},
+		`{"a": {"sessions": ["x:*"], "agent": "claude", "env": {"A": "HOME"}}}`:           {`agent "a": env: write it as {"NAME": {"from": "VARIABLE"}}`},
+		`{"a": {"sessions": ["x:*"], "agent": "claude", "env": {"REDIS_URL": {"from": "KEY"}}}}`: {
+			`agent "a": env: "REDIS_URL" is no name for a variable of an agent`,
+		},
+		`{"a": {"sessions": ["x:*"], "agent": "claude", "env": {"A": {"from": "KEY"}}}, "b": {"sessions": ["y:*"], "agent": "codex", "agent_env": ["KEY"]}}`: {
+			`agent "b": agent_env names KEY, which is a key of an agent: write "env": {"NAME": {"from": "KEY"}}`,
+		},
 		`{"a": {"sessions": ["x:*"], "agent": "openai", "model": ["m"]}}`: {
 			`agent "a": model: write it as one text, number, true or false`,
 		},
@@ -106,7 +115,7 @@ func TestAgentsFileMistakes(t *testing.T) {
 		},
 	} {
 		path := write(t, text)
-		_, err := LoadWorker(with(map[string]string{"TURNSTILE_AGENTS_FILE": path}), Options{})
+		_, err := LoadWorker(with(map[string]string{"TURNSTILE_AGENTS_FILE": path, "KEY": "k"}), Options{})
 		if err == nil {
 			t.Errorf("%s: no error", text)
 			continue

@@ -52,6 +52,9 @@ func LoadWorker(environ []string, o Options) (Worker, error) {
 		if w.Agents, err = readAgents(path, vars); err != nil {
 			problems.addAll("TURNSTILE_AGENTS_FILE", err)
 		}
+		if err := w.ownVariables(); err != nil {
+			problems.addAll("TURNSTILE_AGENTS_FILE", err)
+		}
 		for _, a := range w.Agents {
 			if a.AgentTimeout >= min(w.TranscriptTTL, w.SessionTTL) {
 				problems.addAll("TURNSTILE_AGENTS_FILE", fmt.Errorf("agent %q: agent_timeout=%v is too long: TURNSTILE_TRANSCRIPT_TTL and TURNSTILE_SESSION_TTL must be longer", a.Name, a.AgentTimeout))

@@ -49,8 +49,8 @@ func TestEverySettingIsDocumented(t *testing.T) {
 			t.Errorf("%s is not documented: %+v", s.Name, s)
 		}
 	}
-	if fields := len(reflect.VisibleFields(reflect.TypeFor[Worker]())); len(worker) != fields-5 {
-		t.Errorf("%d settings of %d fields, all but RedisURLSet, Agents, AgentName, AgentSettings and Stored should be one", len(worker), fields)
+	if fields := len(reflect.VisibleFields(reflect.TypeFor[Worker]())); len(worker) != fields-7 {
+		t.Errorf("%d settings of %d fields, all but RedisURLSet, Agents, AgentName, AgentSet, AgentsOwn, AgentSettings and Stored should be one", len(worker), fields)
 	}
 	for _, s := range SenderSettings() {
 		if w := worker[s.Name]; w.Default != s.Default || w.Unit != s.Unit {

@@ -76,6 +76,10 @@ type Worker struct {
 	// AgentName is the name of the agent that As has chosen. Empty: the environment's.
 	AgentName string `env:"-"`
 
+	// AgentSet are variables that the chosen agent's programs get, as NAME=VALUE, and AgentsOwn those that entries of
+	// AgentsFile name for their keys: no program gets them.
+	AgentSet, AgentsOwn []string `env:"-"`
+
 	// RedisURLSet reports whether REDIS_URL was set, so that --dev uses it instead of starting a
 	// Redis.
 	RedisURLSet bool `env:"-"`
