@@ -145,7 +145,7 @@ var repeatedMethods = map[string]repeated{
 
 // otherMethods only read, or are repeated elsewhere.
 var otherMethods = []string{
-	"As", "Events", "Info", "Key", "Message", "Transcript", "Wait", "client.HasWorker", "client.Session",
+	"As", "EventPages", "Events", "Info", "Key", "Message", "Transcript", "Wait", "client.HasWorker", "client.Session",
 	"admin.Backlog", "admin.CountSessions", "admin.Destinations", "admin.Page", "admin.Scale", "admin.Session", "admin.Sessions", "admin.SessionsOf", "admin.Workers",
 	"store.AllEvents", "store.Created", "store.LastEventID", "store.LastEventIDAt", "store.TokensToday",
 	"admin.Session.As", "admin.Session.Audit", "admin.Session.DeadLetters", "admin.Session.Deliveries", "admin.Session.FollowUps", "admin.Session.Info", "admin.Session.Key",

@@ -93,7 +93,7 @@ func twoSessions(b *actors.Bench) {
 	send("waits", "")
 	b.Die() // reap finds both
 	for _, key := range keysOf(b, actors.Key) {
-		expect.OK(b, b.Redis.Copy(b.Ctx, key, strings.ReplaceAll(key, actors.Key, bad), 0, false).Err())
+		expect.OK(b, b.Redis.Restore(b.Ctx, strings.ReplaceAll(key, actors.Key, bad), 0, b.Redis.Dump(b.Ctx, key).Val()).Err())
 	}
 	for _, index := range []string{rediskey.Sessions, rediskey.Names, rediskey.Owned, rediskey.Attention} {
 		b.Redis.ZAdd(b.Ctx, index, redis.Z{Score: 1, Member: actors.Key}, redis.Z{Score: 1, Member: bad})

@@ -202,6 +202,7 @@ func TestPagesOfLongItems(t *testing.T) {
 // An item is found without reading the conversation, and what is no item's id is refused without reading it.
 func TestItemsAreFoundByTheirTurn(t *testing.T) {
 	t.Parallel()
+	expect.Unraced(t)
 	redistest.Real(t)
 	r := &rig{T: t, redis: redistest.New(t)}
 	r.client = turnstile.NewClient(r.redis)

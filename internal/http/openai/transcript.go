@@ -106,11 +106,11 @@ func (t transcript) turns(ctx context.Context, place int64, ascending bool, see 
 		switch {
 		case err != nil:
 			return err
-		case ascending && older > place && limit > 1: // they are too long for a page
-			limit = max(limit/2, 1)
+		case ascending && older > place && n > 1: // they are too long for a page: about as many as came fit
+			limit = max(before-older, 1)
 			continue
 		case ascending:
-			place = before
+			place, limit = before, min(2*limit, transcriptPage)
 		default:
 			place = older
 			slices.Reverse(entries)

@@ -276,7 +276,7 @@ func TestNew(t *testing.T) {
 		"REDIS_URL":     {Command: []string{"a"}, Env: []string{"REDIS_URL"}},
 		"own setting":   {Command: []string{"a"}, Env: []string{"TURNSTILE_HTTP_TOKEN"}},
 		"own settings":  {Command: []string{"a"}, Env: []string{"TURNSTILE_*"}},
-		"a value":       {Command: []string{"a"}, Env: []string{"A=b"}},
+		"no name":       {Command: []string{"a"}, Env: []string{"=b"}},
 		"empty name":    {Command: []string{"a"}, Env: []string{""}},
 	} {
 		if _, err := New(config); err == nil {
