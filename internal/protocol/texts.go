@@ -19,7 +19,7 @@ const (
 	textsCall = 500
 )
 
-// Wanted is a text in one of a session's hashes. Most is how many of its bytes are wanted, -1 for all.
+// Wanted is a text in one of a session's hashes, by default in that of the follow-ups. Most is how many of its bytes are wanted, -1 for all.
 type Wanted struct {
 	Hash, Field string
 	Most        int
@@ -39,7 +39,7 @@ func EachText(ctx context.Context, rdb script.Client, sessionKey string, wanted 
 		for _, w := range wanted[:min(len(wanted), textsCall)] {
 			words = append(words, w.Hash, w.Field, strconv.Itoa(w.Most))
 		}
-		r, err := scripts.Texts.Run(ctx, rdb, []string{rediskey.For(sessionKey).Record()}, scripts.TextsArgs{Room: textsPage, Wanted: words})
+		r, err := scripts.Texts.Run(ctx, rdb, []string{rediskey.For(sessionKey).Followups()}, scripts.TextsArgs{Room: textsPage, Wanted: words})
 		if err != nil {
 			return err
 		}
@@ -53,7 +53,7 @@ func EachText(ctx context.Context, rdb script.Client, sessionKey string, wanted 
 			}
 		}
 		if wanted = wanted[len(r.Texts):]; len(r.Texts) == 0 {
-			break // no answer of the script
+			break // not the script's reply: it has at least one
 		}
 	}
 	return nil

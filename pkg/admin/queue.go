@@ -156,7 +156,7 @@ func (s *Session) followUps(ctx context.Context, most int) (list []QueuedMessage
 		}
 		var wanted []protocol.Wanted
 		for _, id := range some[:min(len(some), followUpsCall)] {
-			wanted = append(wanted, protocol.Wanted{Hash: s.keys().Followups(), Field: id, Most: followUpHead + most})
+			wanted = append(wanted, protocol.Wanted{Field: id, Most: followUpHead + most})
 		}
 		err = protocol.EachText(ctx, s.admin.rdb, s.key, wanted, func(t protocol.Text) bool {
 			// An entry that cannot be read is left out; its message still waits in asynq.

@@ -147,3 +147,33 @@ func TestDestinations(t *testing.T) {
 	without.call("GET", "/v1/destinations", nil).want(200, &list)
 	expect.Equal(t, "known by their state", fmt.Sprint(len(list.Destinations), list.Destinations[0].Name, list.Destinations[0].Paused), "1anytrue")
 }
+
+// A session with a key of a wrong type is named in the lists of all, and refused alone: its caller can do nothing.
+func TestBrokenSessions(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, withTokens(t, operators))
+	r.worker()
+	root := r.as("root")
+	for _, key := range []string{"web:1", "other"} {
+		root.call("POST", "/v1/sessions/"+key+"/messages", object{"text": "fail=final x"}, header("Prefer", "wait=60")).want(200)
+	}
+	k := rediskey.For("other")
+	for _, key := range []string{k.Run(), k.Archived()} {
+		expect.OK(t, r.redis.Set(t.Context(), key, "x", 0).Err())
+	}
+	root.call("GET", "/v1/sessions/other", nil).problem(503, gateway.RedisRefused)
+	var page struct{ Sessions []gateway.Listed }
+	root.call("GET", "/v1/sessions?prefix=o", nil).want(200, &page)
+	expect.Equal(t, "in the list", fmt.Sprint(page.Sessions[0].State, " ", page.Sessions[0].Broken), "broken "+k.Run())
+	var list struct {
+		Dead   []struct{ Session string }
+		Broken []string
+	}
+	root.call("GET", "/v1/dead", nil).want(200, &list)
+	expect.Equal(t, "dead letters", fmt.Sprint(list.Dead), "[{web:1}]")
+	expect.List(t, "left out", list.Broken, "other")
+	list.Broken = nil
+	r.as("tenant").call("GET", "/v1/dead", nil).want(200, &list)
+	expect.List(t, "another tenant's, left out", list.Broken)
+	root.call("GET", "/v1/dead?session=other", nil).problem(503, gateway.RedisRefused)
+}

@@ -91,7 +91,7 @@ func problemOf(err error) *Problem {
 		return because(err, Fail(Overloaded, "The gateway has no file descriptor left. %s", whatIsStored(err)))
 	case redisconn.MayPass(err), errors.Is(err, redisconn.ErrUnsure), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return because(err, Fail(RedisUnavailable, "Try again. %s", whatIsStored(err)))
-	case redisconn.Refused(err):
+	case redisconn.Refused(err), errors.Is(err, session.ErrBroken):
 		return because(err, Fail(RedisRefused, "The gateway's log has the reason. %s", whatIsStored(err)))
 	}
 	return because(err, Fail(InternalError, "The gateway's log has the reason under this request_id."))

@@ -213,13 +213,16 @@ func mapped(value json.RawMessage, own []string, environ map[string]string) (set
 	if err := strictjson.DecodeNamed(value, &names); err != nil {
 		return nil, own, errors.New(`write it as {"NAME": {"from": "VARIABLE"}}`)
 	}
+	fits := func(name string) bool { // else it is the worker's own, or a key in place of a name
+		return variableName.MatchString(name) && name != "REDIS_URL" && !strings.HasPrefix(name, prefix)
+	}
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		from := names[name].From
 		switch {
-		case !variableName.MatchString(name) || name == "REDIS_URL" || strings.HasPrefix(name, prefix):
+		case !fits(name):
 			return nil, own, fmt.Errorf("%.100q is no name for a variable of an agent", name)
-		case !variableName.MatchString(from):
-			return nil, own, fmt.Errorf("%s: from is no variable's name", name)
+		case !fits(from):
+			return nil, own, fmt.Errorf("%s: from is no name of a variable that agents may have", name)
 		case environ[from] == "":
 			return nil, own, fmt.Errorf("%s: from names the variable %s, which is not set", name, from)
 		}

@@ -98,6 +98,12 @@ func TestAgentsFileMistakes(t *testing.T) {
 		`{"a": {"sessions": ["x:*"], "agent": "claude", "env": {"REDIS_URL": {"from": "KEY"}}}}`: {
 			`agent "a": env: "REDIS_URL" is no name for a variable of an agent`,
 		},
+		`{"a": {"sessions": ["x:*"], "agent": "claude", "env": {"A": {"from": "TURNSTILE_AGENTS_FILE"}}}}`: {
+			`agent "a": env: A: from is no name of a variable that agents may have`,
+		},
+		`{"a": {"sessions": ["x:*"], "agent": "claude", "env": {"A": {"from": "sk-secret"}}}}`: { // the key itself
+			`agent "a": env: A: from is no name of a variable that agents may have`,
+		},
 		`{"a": {"sessions": ["x:*"], "agent": "claude", "env": {"A": {"from": "KEY"}}}, "b": {"sessions": ["y:*"], "agent": "codex", "agent_env": ["KEY"]}}`: {
 			`agent "b": agent_env names KEY, which is a key of an agent: write "env": {"NAME": {"from": "KEY"}}`,
 		},

@@ -1,9 +1,9 @@
 -- texts: reads texts in the session's hashes, or only their beginnings. Writes nothing.
 --
--- KEYS record
+-- KEYS followups
 -- ARGS
 --   room number      how many bytes it reads. The last text may exceed that: it reads at least one, however long
---   wanted list      for each text its hash ('': the record), its field, and how many of its bytes are wanted
+--   wanted list      for each text its hash ('': the follow-ups), its field, and how many of its bytes are wanted
 -- RETURNS
 --   result: texts...     of the first ones, as many as there is room for: how many bytes each has, a blank, and those that
 --     are wanted; '' if there is none
@@ -11,7 +11,7 @@
 local list, total = result{}, 0
 for i = 1, #wanted, 3 do
   if total >= room then break end
-  local text = call('HGET', wanted[i] ~= '' and wanted[i] or s.record, wanted[i + 1])
+  local text = call('HGET', wanted[i] ~= '' and wanted[i] or s.followups, wanted[i + 1])
   list[#list + 1] = text and #text .. ' ' .. string.sub(text, 1, tonumber(wanted[i + 2])) or ''
   total = total + 32 + #(text or '') -- with the reply's framing
 end

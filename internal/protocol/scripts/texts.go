@@ -17,7 +17,7 @@ var Texts = newMove[TextsArgs]("texts", textsLua, readTexts)
 // TextsArgs are the arguments of Texts.
 type TextsArgs struct {
 	Room   int64    // how many bytes it reads. The last text may exceed that: it reads at least one, however long
-	Wanted []string // for each text its hash ('': the record), its field, and how many of its bytes are wanted
+	Wanted []string // for each text its hash ('': the follow-ups), its field, and how many of its bytes are wanted
 }
 
 // Words are the arguments as ARGV has them.

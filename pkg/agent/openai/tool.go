@@ -117,6 +117,11 @@ func (t Tool) check() (problems []error) {
 	if _, err := command.NewEnv(t.Env); err != nil {
 		problems = append(problems, err)
 	}
+	for _, name := range t.Env {
+		if before, _, value := strings.Cut(name, "="); value || strings.HasPrefix(name, "-") {
+			add("its env has more than a name at %.40q: give the variables' names only", before)
+		}
+	}
 	return problems
 }
 

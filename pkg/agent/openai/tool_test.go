@@ -237,7 +237,7 @@ func TestLoadTools(t *testing.T) {
 	_, err = LoadTools(write(`[
 		{"name":"a b","argv":[]},
 		{"name":"x","argv":["y"],"shell":true},
-		{"name":"x","argv":["a\u0000"],"parameters":[1],"timeout":"-1s","env":["REDIS_URL"]},
+		{"name":"x","argv":["a\u0000"],"parameters":[1],"timeout":"-1s","env":["REDIS_URL","KEY=secret","-HOME"]},
 		{"name":"y","argv":["y"],"parameters":{}},
 		{"name":"z","argv":["y"],"timeout":5},
 		7,
@@ -249,7 +249,7 @@ func TestLoadTools(t *testing.T) {
 	for _, want := range []string{
 		`tool 1: the name "a b" is not made of`, "tool 1: its argv has no program", "tool 2: ", `"shell"`,
 		`tool 3: tool 2 has the name "x", too`, "tool 3: its argv contains a zero byte", "tool 3: its parameters are no JSON schema object",
-		"tool 3: its timeout is negative", "tool 3: environment name", `tool 4: its parameters need "type": "object"`, "tool 5: ", "tool 6: ",
+		"tool 3: its timeout is negative", "tool 3: environment name", `tool 3: its env has more than a name at "KEY": give the variables' names only`, `at "-HOME"`, `tool 4: its parameters need "type": "object"`, "tool 5: ", "tool 6: ",
 		`tool 7: its unknown is "ask\n": write retry or skip`, "tool 8: it is safe, so it runs again, but its unknown is skip: leave out one of the two",
 	} {
 		if !strings.Contains(err.Error(), want) {
