@@ -213,6 +213,7 @@ func TestWorkerRefuses(t *testing.T) {
 		{vars{"TURNSTILE_AGENT_ENV": "TURNSTILE_*"}, "names TURNSTILE_*"},
 		{vars{"TURNSTILE_AGENT_ENV": "A=B"}, "without values"},
 		{vars{"TURNSTILE_AGENT_ENV": "A*B"}, "is not a list of names"},
+		{vars{"TURNSTILE_AGENT_ENV": "A,-HOME"}, "is not a list of names"},
 		{vars{"TURNSTILE_AGENT_FORMAT": "xml"}, "use text or jsonl"},
 		{vars{"TURNSTILE_AGENT_TIMEOUT": "0"}, "at least 1ms"},
 		{vars{"TURNSTILE_ASK_TIMEOUT": "-1s"}, "use 0 or more"},

@@ -168,9 +168,6 @@ func (p *problems) judgeAgent(a AgentSettings, hint string) {
 		}
 	}
 	for _, name := range a.AgentEnv {
-		if before, _, value := strings.Cut(name, "="); value || strings.HasPrefix(name, "-") {
-			p.add("TURNSTILE_AGENT_ENV", "has more than a name at %.40q: give the variables' names only", before)
-		}
 		if name == "REDIS_URL" || name == fileName("REDIS_URL") || strings.HasPrefix(name, prefix) {
 			p.add("TURNSTILE_AGENT_ENV", "names %s, which agents must not have: leave it out", name)
 		}

@@ -151,7 +151,7 @@ func (n *Names) UnmarshalText(text []byte) error {
 		if name = strings.TrimSpace(name); name == "" {
 			continue
 		}
-		if strings.ContainsAny(name, "= \t\r\n") || strings.Contains(strings.TrimSuffix(name, "*"), "*") {
+		if name[0] == '-' || strings.ContainsAny(name, "= \t\r\n") || strings.Contains(strings.TrimSuffix(name, "*"), "*") {
 			return errors.New("is not a list of names: write it as NAME,NAME,PREFIX_* without values")
 		}
 		*n = append(*n, name)
