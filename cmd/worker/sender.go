@@ -22,7 +22,6 @@ TOKEN/USER for messages over HTTP. TOKEN alone means its messages without "as".
 For each session with messages of the sender it prints one line, then a line for each entry
 of its transcripts and each message that waits, runs or has ended, as JSON:
   {"session","shared","workspace"?,"workspaces"?,"agent_state"?}
-  {"session","shared","status":"broken","broken"}   it cannot be read: a key has a wrong type
   {"session","transcript","entry":{as in show}}
   {"session","state","message":{"id","text","meta","attachments"},"outcome"?}
 A session is shared if others have written in it, too. Of such a session only the sender's
@@ -33,6 +32,9 @@ TURNSTILE_AGENTS_FILE are set as for the worker; workspaces has all of them if t
 several, as after /agent. agent_state is what the agent keeps: usually the ID of its own
 session, with files in the worker's HOME. They are not printed, nor are events and
 deliveries, which repeat the texts.
+
+A session that cannot be read, because a key has a wrong type, is left out and named on
+stderr. It may have messages of the sender.
 
 It reads every message and transcript in Redis. If nothing of the sender is found, that is
 an error with exit code 1.`
@@ -70,8 +72,8 @@ func (p *program) exportCommand() *cobra.Command {
 type senderLine struct {
 	Session string `json:"session"`
 	Shared  bool   `json:"shared"`
-	Status  string `json:"status,omitempty"` // of forget, or broken
-	Broken  string `json:"broken,omitempty"` // why nothing of it could be read
+	Status  string `json:"status,omitempty"` // of forget
+	Broken  string `json:"broken,omitempty"` // of forget: why nothing of it could be read
 	directories
 	AgentState json.RawMessage `json:"agent_state,omitempty"`
 }
@@ -85,7 +87,7 @@ func (p *program) eachOf(ctx context.Context, flags map[string]string, sender st
 	found := false
 	err = p.withAdmin(ctx, flags, func(client *admin.Client, _ redis.UniversalClient) error {
 		for s, err := range client.SessionsOf(ctx, sender) {
-			found = true
+			found = found || err == nil
 			switch {
 			case errors.Is(err, session.ErrBroken):
 				err = visit(s, senderLine{Session: s.Session, Status: "broken", Broken: err.Error()}, roots)
@@ -106,11 +108,11 @@ func (p *program) eachOf(ctx context.Context, flags map[string]string, sender st
 
 func (p *program) export(ctx context.Context, flags map[string]string, sender string) error {
 	return p.eachOf(ctx, flags, sender, func(s *admin.SenderSession, line senderLine, _ []string) error {
-		err := p.printJSON(line)
-		if line.Broken != "" {
+		if line.Broken != "" { // it may be somebody else's: the person must not read its key
 			p.complain("left out: " + line.Broken + brokenHint)
-			return err
+			return nil
 		}
+		err := p.printJSON(line)
 		for d, failed := range s.Data(ctx) {
 			if err = errors.Join(err, failed); err != nil {
 				break

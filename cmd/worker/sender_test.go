@@ -91,6 +91,45 @@ func TestSender(t *testing.T) {
 	}
 }
 
+// A session that cannot be read may be anybody's: no export names it, nobody's commands end by it, and it is told.
+func TestBrokenSession(t *testing.T) {
+	t.Parallel()
+	url, c := newRedis(t)
+	rdb := newClient(t, acl.As(t, redistest.URL(t), acl.Sender))
+	wrote(t, c, "bobs", "web/bob", "b", "")
+	wrote(t, c, "own", "web/alice", "a", "")
+	k := rediskey.For("bobs")
+	for _, key := range []string{k.Transcript("x"), k.Run(), k.Archived(), k.Outbox()} {
+		expect.OK(t, rdb.Set(limited(t), key, "x", 0).Err())
+	}
+	environ := []string{"REDIS_URL=" + url}
+	said := func(args ...string) result {
+		t.Helper()
+		r := call(t, environ, args...)
+		if !strings.Contains(r.err, "left out: ") || !strings.Contains(r.err, "bobs") || !strings.Contains(r.err, "a key has a wrong type: ") {
+			t.Errorf("%v: stderr %q", args, r.err)
+		}
+		return r
+	}
+	if r := said("export", "--sender", "web/alice").want(t, exitOK); !strings.Contains(r.out, `"text":"a"`) || strings.Contains(r.out, "bobs") {
+		t.Error(r.out)
+	}
+	said("export", "--sender", "web/nobody").want(t, exitOther)
+	for _, list := range []string{"dead", "outbox"} {
+		said(list).want(t, exitOK)
+		said(list, "drop", "--all").want(t, exitOther)
+	}
+	for _, list := range []string{"ls", "ps"} {
+		if r := call(t, environ, list).want(t, exitOK); !strings.Contains(r.out, "broken: "+k.Run()) || !strings.Contains(r.out, "\nown ") {
+			t.Error(r.out)
+		}
+	}
+	r := call(t, environ, "forget", "--sender", "web/alice").want(t, exitRefused)
+	if !strings.Contains(r.out, "bobs: broken, ") || !strings.Contains(r.out, "own: erased") {
+		t.Error(r.out)
+	}
+}
+
 // A session has a directory beneath each agent's workspace_dir where it has worked.
 func TestDirectoriesOfNamedAgents(t *testing.T) {
 	t.Parallel()

@@ -14,8 +14,8 @@ import (
 	"turnstile/test/modelserver"
 )
 
-// noted is the note of a turn that was interrupted before it had a step: it begins again.
-var noted = regexp.MustCompile(`\{"role":"system",[^}]*\},`)
+// noted is the note before the message of a turn that was interrupted before it had a step: it begins again.
+var noted = regexp.MustCompile(`\[System note: [^\]]*\](\n\n|\\n\\n)`)
 
 // model plays the model's server. It lets the model call the turn's steps in their order.
 type model struct {
@@ -49,7 +49,7 @@ func (m *model) respond(q modelserver.Request) modelserver.Response {
 	for at > 0 && q.Messages[at].Role != "user" {
 		at--
 	}
-	message, number := q.Messages[at].Text(), 0
+	message, number := noted.ReplaceAllString(q.Messages[at].Text(), ""), 0
 	var results []kills.Result
 	for _, line := range q.Messages[at+1:] {
 		switch line.Role {
