@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"os"
+	"slices"
 	"strconv"
 	"syscall"
 	"time"
@@ -44,12 +45,23 @@ func allGone(int) bool { return true }
 
 // killAll sends SIGKILL to every descendant. It returns how many may not be killed, and whether
 // there are others.
-func killAll(pgid int) (refused int, others bool) {
-	family, _ := descendants()
-	for _, p := range family {
-		if p.pgrp == pgid {
-			// The whole group at once, so that no member can fork away from it.
-			_ = syscall.Kill(-pgid, syscall.SIGKILL)
+func killAll(int) (refused int, others bool) {
+	self, own := os.Getpid(), syscall.Getpgrp()
+	var all []proc
+	_ = eachProcess(func(p proc) {
+		// A process that forks and ends at once would be gone when the list is complete.
+		if p.ppid == self && !p.zombie {
+			_ = syscall.Kill(p.pid, syscall.SIGKILL)
+		}
+		all = append(all, p)
+	})
+	groups := map[int]bool{own: true}
+	for _, p := range descendants(all) {
+		// A whole group at once, so that no member can fork away from it. All groups of this session but this
+		// process's, and all of other sessions that a descendant has begun, have only descendants.
+		if !groups[p.pgrp] {
+			groups[p.pgrp] = true
+			_ = syscall.Kill(-p.pgrp, syscall.SIGKILL)
 		}
 		if err := syscall.Kill(p.pid, syscall.SIGKILL); errors.Is(err, syscall.EPERM) {
 			refused++
@@ -97,43 +109,45 @@ type proc struct {
 	zombie bool // its main thread ended; others may still run
 }
 
-// processes lists all processes. The list is not atomic, so callers repeat it. It fails where no
-// file can be opened: an agent can lower that limit of another process of its user.
+// processes lists all processes. The list is not atomic, so callers repeat it.
 func processes() (found []proc, err error) {
+	err = eachProcess(func(p proc) { found = append(found, p) })
+	return found, err
+}
+
+// eachProcess visits all processes, those with the highest pids first, which usually are the newest. It fails where no
+// file can be opened: an agent can lower that limit of another process of its user.
+func eachProcess(see func(proc)) error {
 	dir, err := os.Open("/proc")
 	if err != nil {
-		return nil, err
+		return err
 	}
 	names, err := dir.Readdirnames(-1)
 	_ = dir.Close()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	for _, name := range names {
+	for _, name := range slices.Backward(names) {
 		pid, err := strconv.Atoi(name)
 		if err != nil {
 			continue
 		}
 		stat, err := os.ReadFile("/proc/" + name + "/stat")
 		if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
-			return nil, err
+			return err
 		}
 		if err != nil {
 			continue // it ended
 		}
 		if p, ok := parseStat(pid, stat); ok {
-			found = append(found, p)
+			see(p)
 		}
 	}
-	return found, nil
+	return nil
 }
 
-// descendants lists this process's descendants, parents before their children.
-func descendants() (found []proc, err error) {
-	all, err := processes()
-	if err != nil {
-		return nil, err
-	}
+// descendants returns those of all processes that descend from this one, parents before their children.
+func descendants(all []proc) (found []proc) {
 	children := map[int][]proc{}
 	for _, p := range all {
 		children[p.ppid] = append(children[p.ppid], p)
@@ -148,7 +162,7 @@ func descendants() (found []proc, err error) {
 		}
 		delete(children, parent)
 	}
-	return found, nil
+	return found
 }
 
 // parseStat reads /proc/PID/stat: "pid (name) state ppid pgrp session ...". The name may contain

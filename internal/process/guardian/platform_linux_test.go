@@ -3,8 +3,69 @@ package guardian
 import (
 	"os"
 	"os/exec"
+	"syscall"
 	"testing"
+	"time"
 )
+
+// forkChains is an argument with which this binary begins eight chains of processes that fork and end at once, each in
+// a session of its own.
+const forkChains = "test-fork-chains"
+
+func init() {
+	if len(os.Args) > 1 && os.Args[1] == forkChains {
+		for range 8 {
+			if fork() == 0 {
+				chain()
+			}
+		}
+		_, _ = os.Stdout.WriteString("x")
+		time.Sleep(time.Hour)
+	}
+}
+
+// chain runs in a process with one thread, which has no Go runtime any more: it makes system calls and nothing else.
+//
+//go:nosplit
+//go:norace
+func chain() {
+	for {
+		if fork() != 0 {
+			_, _, _ = syscall.RawSyscall(syscall.SYS_EXIT_GROUP, 0, 0, 0)
+		}
+		_, _, _ = syscall.RawSyscall(syscall.SYS_SETSID, 0, 0, 0)
+	}
+}
+
+//go:nosplit
+//go:norace
+func fork() uintptr {
+	pid, _, _ := syscall.RawSyscall6(syscall.SYS_CLONE, uintptr(syscall.SIGCHLD), 0, 0, 0, 0, 0)
+	return pid
+}
+
+// Processes that fork faster than a list of all can be made do not outlast their turn.
+func TestForkChains(t *testing.T) {
+	t.Parallel()
+	self, err := executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := Start(Spec{Path: self, Args: []string{self, forkChains}, Stdin: os.Stdin, Stdout: w, Stderr: os.Stderr})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = w.Close()
+	firstByte(t, r)
+	p.Kill()
+	if s := p.Wait(); s.GuardianDied || s.Left > 0 {
+		t.Errorf("%+v", s)
+	}
+}
 
 func TestParseStat(t *testing.T) {
 	t.Parallel()
@@ -36,11 +97,11 @@ func TestDescendants(t *testing.T) {
 	firstByte(t, out)
 	depth := map[int]int{os.Getpid(): 0}
 	deepest := 0
-	found, err := descendants()
+	all, err := processes()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, p := range found {
+	for _, p := range descendants(all) {
 		depth[p.pid] = depth[p.ppid] + 1
 		if p.ppid == cmd.Process.Pid {
 			deepest = depth[p.pid]

@@ -78,7 +78,7 @@ func run() int {
 	_ = os.Stdout.Close()
 
 	g.send(report{Pid: g.pid})
-	g.watch(readOrders(control), reap())
+	g.watch(readOrders(control), reap(g.pid))
 	return exitDone
 }
 
@@ -138,9 +138,11 @@ type exit struct {
 	status syscall.WaitStatus
 }
 
-// reap collects every child, adopted ones included, and closes its channel when none are left.
-func reap() <-chan exit {
-	exits := make(chan exit)
+// reap collects every child, adopted ones included, and closes its channel when none are left. It sends the end of
+// the child main. The others must not wait for the reader: while it lists processes, children that fork and end at once
+// would fill that list.
+func reap(main int) <-chan exit {
+	exits := make(chan exit, 1)
 	go func() {
 		defer close(exits)
 		for {
@@ -148,8 +150,9 @@ func reap() <-chan exit {
 			var err error
 			e.pid, err = syscall.Wait4(-1, &e.status, 0, nil)
 			switch {
-			case err == nil:
+			case err == nil && e.pid == main:
 				exits <- e
+			case err == nil:
 			case !errors.Is(err, syscall.EINTR):
 				return
 			}

@@ -136,14 +136,14 @@ func findStrays() (children, deeper []proc, err error) {
 		return nil, nil, err
 	}
 	before := guardians.list() // guardians start and end while processes are listed
-	tree, err := descendants()
+	all, err := processes()
 	if err != nil {
 		return nil, nil, err
 	}
 	after := guardians.list()
 	self := os.Getpid()
 	stray := map[int]bool{}
-	for _, p := range tree { // parents before their children
+	for _, p := range descendants(all) { // parents before their children
 		switch {
 		case p.ppid == self && p.session != session && !before[p.pid] && !after[p.pid] && !strays.spared[p.pid]:
 			children = append(children, p)
