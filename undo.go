@@ -29,7 +29,8 @@ const (
 // of Undo and Retry for the same turn remove it once, and all succeed.
 //
 // The error wraps session.ErrBusy if a turn has begun and not ended, session.ErrNoTurn if the
-// transcript has no turn. It also returns an error if the turn has more than 10,000 entries. After
+// transcript has no turn, and session.ErrLastFailed if the last message failed or was stopped and is still a dead
+// letter: then the transcript's last turn is an earlier message's. It also returns an error if the turn has more than 10,000 entries. After
 // these errors, and after one that wraps session.ErrUnchanged, nothing was changed.
 func (s *Session) Undo(ctx context.Context) (session.Undone, error) {
 	return s.retract(ctx, false)
@@ -79,6 +80,8 @@ func (s *Session) retract(ctx context.Context, again bool) (session.Undone, erro
 		switch done.State {
 		case "held":
 			return u, fmt.Errorf("%w in session %s", session.ErrBusy, s.key)
+		case "unsaid":
+			return u, fmt.Errorf("%w: %s", session.ErrLastFailed, s.key)
 		case "changed":
 			continue // a turn or another undo has changed it meanwhile
 		}

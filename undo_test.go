@@ -77,6 +77,70 @@ func TestB75_RefusedWhileOwned(t *testing.T) {
 	}
 }
 
+// After a message that failed or was stopped, /undo and /retry do not take the good turn before it: they mean the last
+// message. That holds while it is a dead letter.
+func TestB75_NotOfTheTurnBefore(t *testing.T) {
+	t.Parallel()
+	end := func(b *actors.Bench, h *protocol.Claim, status session.Status) {
+		_, err := h.Finish(b.Ctx, protocol.End{Status: status, Error: "boom", Release: true})
+		expect.OK(b, err)
+	}
+	for name, last := range map[string]func(*actors.Bench){
+		"failed": func(b *actors.Bench) {
+			b.Say("bad")
+			end(b, b.Start(), session.StatusFailed)
+		},
+		"stopped": func(b *actors.Bench) {
+			b.Say("bad")
+			h := b.Start()
+			b.Replies("/stop", "Stopping")
+			end(b, h, session.StatusStopped)
+		},
+		"stopped while it waited": func(b *actors.Bench) { // the /stop came too late for "good"
+			h := b.Start()
+			b.Say("bad")
+			b.Replies("/stop", "1 waiting")
+			b.Finish(h)
+		},
+		"its workers died": func(b *actors.Bench) {
+			b.Say("bad")
+			b.Start()
+			b.Replies("/stop", "Stopping")
+			b.Die()
+			b.ClaimNothing("it was stopped")
+		},
+		"too long": func(b *actors.Bench) {
+			b.Enqueue("bad")
+			expect.OK(b, b.Redis.HSet(b.Ctx, b.Keys.Task(b.Task("bad")), "msg", strings.Repeat("x", 3<<20)).Err())
+			b.ClaimNothing("it is too long")
+		},
+	} {
+		for _, command := range []string{"/undo", "/retry"} {
+			t.Run(name+command, func(t *testing.T) {
+				t.Parallel()
+				b := actors.NewBench(t)
+				b.Say("good")
+				if name != "stopped while it waited" {
+					b.Drain()
+				}
+				last(b)
+				expect.Equal(t, "dead letters", len(b.Dead(actors.Key)), 1)
+				was := b.Dump()
+				b.Replies(command, "/resume runs it again")
+				actors.Same(t, command, was, b.Dump())
+				if name == "too long" { // it cannot run again
+					expect.OK(t, b.Inspector().DeleteTask(rediskey.Queue(actors.Key), b.Task("bad")))
+					b.Replies(command, ": good")
+					return
+				}
+				b.Replies("/resume", "Rerunning 1 message")
+				b.Drain()
+				b.Replies(command, ": bad")
+			})
+		}
+	}
+}
+
 // An entry that is unreadable to Go, or only to Lua, belongs to the turn before it.
 func TestB75_UndoOfAnUnreadableEnd(t *testing.T) {
 	t.Parallel()

@@ -47,7 +47,8 @@ func (s *Session) state(ctx context.Context, id string) (o session.Outcome, ende
 // Wait waits for a message's end and returns its outcome. It continues through drains, crashes,
 // retries and outages of Redis. A failed turn is an outcome, no error; Outcome.Err makes it one. If
 // ctx ends first, Wait returns ctx's cause, and the message still runs. The error wraps
-// session.ErrNotFound if the message is not stored.
+// session.ErrNotFound if the message is not stored, and then also session.ErrExpired if it was accepted within the
+// last 24 hours. Directly after Send, ErrNotFound alone means that Redis has lost the message: send it again.
 func (s *Session) Wait(ctx context.Context, id string) (session.Outcome, error) {
 	var last []redis.XMessage
 	err := script.Repeat(ctx, func() (err error) {
@@ -167,9 +168,20 @@ func (f *following) events(ctx context.Context) (events []redis.XMessage, err er
 	case err != nil:
 		return nil, fmt.Errorf("read events: %w", err)
 	case f.gone && len(events) == 0:
-		return nil, f.s.notFound(f.w.id)
+		return nil, f.s.unknown(ctx, f.w.id)
 	}
 	return events, nil
+}
+
+// unknown returns why a message is not stored: Redis remembers the IDs of those that it has accepted.
+func (s *Session) unknown(ctx context.Context, id string) error {
+	switch n, err := s.c.rdb.Exists(ctx, rediskey.For(s.key).Idem(id)).Result(); {
+	case err != nil:
+		return fmt.Errorf("read whether %s of %s was accepted: %w", id, s.key, err)
+	case n == 1:
+		return fmt.Errorf("%w: %w", s.notFound(id), session.ErrExpired)
+	}
+	return s.notFound(id)
 }
 
 // apply handles an entry of the stream. If the entry has the message's end, apply reads the task,

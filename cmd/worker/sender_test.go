@@ -91,7 +91,7 @@ func TestSender(t *testing.T) {
 	}
 }
 
-// A session that cannot be read may be anybody's: no export names it, nobody's commands end by it, and it is told.
+// A session that cannot be read may be anybody's: no export names it, nobody's commands end by it, and the operator learns of it.
 func TestBrokenSession(t *testing.T) {
 	t.Parallel()
 	url, c := newRedis(t)

@@ -27,7 +27,7 @@ type Undo struct {
 
 // UndoResult is the result of Undo.
 type UndoResult struct {
-	State   string // ok, held (the session has an owner) or changed (read the transcript again)
+	State   string // ok, held (the session has an owner), unsaid (the last message failed or was stopped) or changed (read the transcript again)
 	Entries int    // removed
 	Now     int64  // Redis' clock, ms
 }

@@ -142,7 +142,7 @@ func word(err error) string {
 			return word
 		}
 	}
-	for _, e := range []error{session.ErrBusy, session.ErrNoTurn, session.ErrNoQuestion, session.ErrOtherQuestion, session.ErrJustAsked, session.ErrDecided, session.ErrNoWait, session.ErrGiven} {
+	for _, e := range []error{session.ErrBusy, session.ErrNoTurn, session.ErrLastFailed, session.ErrNoQuestion, session.ErrOtherQuestion, session.ErrJustAsked, session.ErrDecided, session.ErrNoWait, session.ErrGiven} {
 		if errors.Is(err, e) {
 			return e.Error()
 		}

@@ -13,6 +13,7 @@ func (s *Session) Stop() string {
 	waiting := slices.Clone(s.Line)
 	for _, id := range waiting {
 		s.archive(id, "stopped", "stopped by user")
+		s.unsaid = unsaid{id, s.Run.Fence}
 		s.ends("stopped", 0, "stopped by user", s.Messages[id])
 	}
 	s.forgetNotes()
@@ -139,6 +140,9 @@ func (s *Session) Undo(again bool) string {
 	}
 	if s.Owner == inDoubt || s.Run.Phase != Idle {
 		return "a turn is running"
+	}
+	if m := s.Messages[s.unsaid.id]; m != nil && m.State == Archived && (m.Status == "failed" || m.Status == "stopped") && s.unsaid.fence >= turn {
+		return "the last message failed or was stopped, and has no turn in the transcript"
 	}
 	n := 0
 	for n < len(entries) && entries[len(entries)-1-n].Turn == turn {

@@ -50,6 +50,7 @@ func (s *Session) recoverDead() (ends []string) {
 			continue
 		}
 		s.archive(id, end.status, end.why)
+		s.unsaid = unsaid{id, r.Fence}
 		s.ends(end.status, r.Fence, end.why, m)
 	}
 	if given.again {

@@ -38,6 +38,7 @@ func (s *Session) Finish(h *Claim, e End) string {
 			s.complete(id, e.Status, e.Error)
 		} else {
 			s.archive(id, e.Status, e.Error)
+			s.unsaid = unsaid{id, last.Number}
 		}
 	}
 	said, sid := len(s.Transcripts[r.TranscriptID]), r.TranscriptID
@@ -59,6 +60,7 @@ func (s *Session) Finish(h *Claim, e End) string {
 	s.ends(e.Status, last.Number, e.Error, messages...)
 	for _, id := range stopped {
 		s.archive(id, "stopped", "stopped by user")
+		s.unsaid = unsaid{id, last.Number}
 		s.ends("stopped", 0, "stopped by user", s.Messages[id])
 	}
 	s.putBack(back)

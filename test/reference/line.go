@@ -125,6 +125,7 @@ func (s *Session) archiveLong() {
 	for len(s.Line) > 0 && s.Messages[s.Line[0]].Long {
 		id := s.Line[0]
 		s.archive(id, "failed", TooLong)
+		s.unsaid = unsaid{id, s.Run.Fence}
 		s.ends("failed", 0, TooLong, s.Messages[id])
 	}
 }

@@ -26,6 +26,7 @@ type Session struct {
 	Paused      bool               // by an operator
 	Index       Index
 
+	unsaid                    unsaid
 	question                  question
 	start                     int64
 	tokens, turns, ids, again int               // counters for new names
@@ -84,6 +85,12 @@ type Message struct {
 	Error       string
 	Ended       int64
 	Route       *Route // of its outcome; nil: none
+}
+
+// unsaid is the last message that failed or was stopped, and the last turn's number by then.
+type unsaid struct {
+	id    string
+	fence int
 }
 
 // question is the session's last question of an agent.

@@ -381,7 +381,9 @@ func undoRefusal(err error) (string, error) {
 	case errors.Is(err, session.ErrBusy):
 		return "A turn is running. Wait for its end, or write /stop first.", nil
 	case errors.Is(err, session.ErrNoTurn):
-		return "The conversation has no turn yet.", nil
+		return "The conversation has no turn yet. /resume runs a message again that failed or was stopped.", nil
+	case errors.Is(err, session.ErrLastFailed):
+		return "Your last message failed or was stopped, so it is not in the conversation. /resume runs it again.", nil
 	case errors.Is(err, session.ErrInvalid): // about the conversation
 		return nothingChanged(err), nil
 	}

@@ -32,6 +32,7 @@ const (
 	IdempotencyConflict Code = "idempotency_conflict" // the key belongs to another message
 	OtherAgent          Code = "other_agent"          // the session has another agent
 	NoTurn              Code = "no_turn"              // the transcript has no turn to undo
+	LastFailed          Code = "last_failed"          // the last message failed or was stopped, and has no turn to undo
 	NoQuestion          Code = "no_question"          // no question is open
 	OtherQuestion       Code = "other_question"       // another question is open
 	QuestionDecided     Code = "question_decided"     // the question was decided before
@@ -55,6 +56,7 @@ const (
 	InternalError    Code = "internal_error"
 	RedisUnavailable Code = "redis_unavailable" // Redis is unreachable, starting or failing over, or another service has its address
 	RedisRefused     Code = "redis_refused"     // Redis refused a command, for example because it is full
+	MessageLost      Code = "message_lost"      // Redis has lost the message while its sender waited: it did not run
 	Overloaded       Code = "overloaded"        // bodies being read are too large together, or too many connections open
 	Draining         Code = "draining"          // the gateway ends; another one takes the request
 )
@@ -83,6 +85,7 @@ var meanings = map[Code]struct {
 	IdempotencyConflict:  {http.StatusConflict, "The idempotency key belongs to another message"},
 	OtherAgent:           {http.StatusConflict, "The session has another agent"},
 	NoTurn:               {http.StatusConflict, "The conversation has no turn"},
+	LastFailed:           {http.StatusConflict, "The last message failed or was stopped"},
 	NoQuestion:           {http.StatusConflict, "No question is open"},
 	OtherQuestion:        {http.StatusConflict, "Another question is open"},
 	QuestionDecided:      {http.StatusConflict, "The question was decided before"},
@@ -101,6 +104,7 @@ var meanings = map[Code]struct {
 	InternalError:        {http.StatusInternalServerError, "The request failed"},
 	RedisUnavailable:     {http.StatusServiceUnavailable, "Redis cannot be reached"},
 	RedisRefused:         {http.StatusServiceUnavailable, "Redis refused the request"},
+	MessageLost:          {http.StatusServiceUnavailable, "Redis has lost the message"},
 	Overloaded:           {http.StatusServiceUnavailable, "Too many requests at once"},
 	Draining:             {http.StatusServiceUnavailable, "The gateway is shutting down"},
 }

@@ -105,14 +105,22 @@ func (g *Gateway) post(w http.ResponseWriter, r *Request, sessionKey, id string)
 	w.Header().Set("Location", "/v1/sessions/"+url.PathEscape(sessionKey)+"/messages/"+url.PathEscape(told.ID))
 	outcome, ended, err := g.outcome(w, r, told)
 	switch {
-	case errors.Is(err, session.ErrNotFound):
+	case errors.Is(err, session.ErrNotFound) && (told.Status == receipt.Duplicate || errors.Is(err, session.ErrExpired)):
 		return because(err, Fail(ResultExpired, "The message %s was accepted before.", told.ID))
 	case err != nil:
-		return err
+		return Lost(err, told.ID)
 	case ended:
 		return Respond(w, http.StatusOK, r.Token.told(outcome))
 	}
 	return Respond(w, http.StatusAccepted, told)
+}
+
+// Lost converts the error of a wait for a message that this request has stored, if Redis has lost it meanwhile.
+func Lost(err error, id string) error {
+	if errors.Is(err, session.ErrNotFound) && !errors.Is(err, session.ErrExpired) {
+		return because(err, Fail(MessageLost, "Redis stored the message %s and does not know it any more. Send it again.", id))
+	}
+	return err
 }
 
 // store sends a message, or carries out its command if the body allows it.

@@ -114,6 +114,36 @@ func TestIdempotencyKey(t *testing.T) {
 	r.call("POST", path, object{"text": "one"}, header("Idempotency-Key", " ")).problem(400, gateway.InvalidRequest)
 }
 
+// A message that Redis loses while its sender waits did not run: its first request is told to send it again. One whose
+// task an operator has deleted was accepted.
+func TestLostMessage(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	for name, c := range map[string]struct {
+		gone   string
+		status int
+		code   gateway.Code
+	}{
+		"lost":    {"*{session:lost}*", 503, gateway.MessageLost},
+		"deleted": {"asynq:{session:deleted}:*", 410, gateway.ResultExpired},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := make(chan answer, 1)
+			go func() {
+				got <- r.call("POST", "/v1/sessions/"+name+"/messages", object{"text": "one"}, header("Prefer", "wait=60"), header("Idempotency-Key", "k"))
+			}()
+			var keys []string
+			expect.Soon(t, "the message is stored", func() bool {
+				keys = r.redis.Keys(t.Context(), c.gone).Val()
+				return len(keys) > 0
+			})
+			expect.OK(t, r.redis.Del(t.Context(), keys...).Err())
+			expect.Received(t, "the response", got).problem(c.status, c.code)
+		})
+	}
+}
+
 func TestNewSession(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, withTokens(t, `[

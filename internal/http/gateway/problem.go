@@ -44,7 +44,7 @@ func Fail(code Code, format string, args ...any) *Problem {
 var pauses = map[Code]time.Duration{
 	FollowupsFull: 5 * time.Second, LineFull: 5 * time.Second, MessagesFull: 5 * time.Second, OutboxFull: 5 * time.Second,
 	RateLimited: time.Second, TooManyStreams: 5 * time.Second,
-	Overloaded: time.Second, RedisUnavailable: 2 * time.Second, RedisRefused: 10 * time.Second, Draining: time.Second,
+	Overloaded: time.Second, RedisUnavailable: 2 * time.Second, RedisRefused: 10 * time.Second, MessageLost: time.Second, Draining: time.Second,
 }
 
 // conditions are the errors that a client's call may return, and their codes. The first match
@@ -58,9 +58,9 @@ var conditions = []struct {
 	{session.ErrBusy, Busy},
 	{session.ErrRunning, Running},
 	{session.ErrConflict, IdempotencyConflict},
-	{session.ErrExpired, ResultExpired},
 	{session.ErrOtherAgent, OtherAgent},
 	{session.ErrNoTurn, NoTurn},
+	{session.ErrLastFailed, LastFailed},
 	{session.ErrNoQuestion, NoQuestion},
 	{session.ErrOtherQuestion, OtherQuestion},
 	{session.ErrJustAsked, OtherQuestion},
@@ -69,6 +69,7 @@ var conditions = []struct {
 	{session.ErrGiven, ValueGiven},
 	{session.ErrWrongSecret, Forbidden},
 	{session.ErrNotFound, UnknownMessage},
+	{session.ErrExpired, ResultExpired},
 	{session.ErrFollowupsFull, FollowupsFull},
 	{session.ErrQueueFull, LineFull},
 	{session.ErrAllQueuesFull, MessagesFull},

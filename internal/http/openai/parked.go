@@ -34,7 +34,7 @@ func (a *API) await(r *gateway.Request, p place) (session.Outcome, error) {
 		o, err := chat.Wait(part, p.message)
 		end()
 		if !errors.Is(err, errLook) {
-			return o, gateway.Interrupted(err)
+			return o, gateway.Lost(gateway.Interrupted(err), p.id())
 		}
 		info, err := chat.Info(ctx) // after an error the wait goes on, as it does without Redis
 		switch {

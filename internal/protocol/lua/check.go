@@ -24,6 +24,7 @@ var foreign = map[string]string{
 	"claim":  "v messages entries",
 	"pause":  "at disabled paused",
 	"rerun":  "status",
+	"undo":   "status",
 }
 
 // check finds misspelt names in a script: of a local, a function, a key or an argument, and of a

@@ -143,6 +143,7 @@ if not ordinary then
     local batch, more = stopped_batch(s, s.stopped, stop_batch)
     call('ZCARD', s.archived)
     archive_stopped(s, batch, now)
+    if #batch > 0 then call('HSET', s.run, 'unsaid', (run.fence or '0') .. ' ' .. batch[#batch].id) end
     mark_stopping(s, more)
     return again{}
   end
@@ -281,6 +282,7 @@ for i = #ending, 1, -1 do -- the oldest first
     (ends.status == 'failed' and '","code":"worker_died"}' or '"}')
   call('LREM', s.active, 1, id)
   archive(s, id, msg, unique, ends.why, outcome, now)
+  call('HSET', s.run, 'unsaid', run.fence .. ' ' .. id)
   count_archived(s, 1)
   pcall('HDEL', s.followups, own_id(s, id))
   keep_promises(s, {ending[i]}, outcome, now)

@@ -254,6 +254,7 @@ for _, a in ipairs(done) do
   if not ordinary then pcall('HDEL', s.followups, own_id(s, a.id)) end
   if archives then
     archive(s, a.id, a.msg, a.unique, why, a.outcome, now)
+    call('HSET', s.run, 'unsaid', s.fence .. ' ' .. a.id)
     count_archived(s, 1)
   else
     complete(s, a.id, a.msg, a.unique, a.outcome, retention, seconds)
@@ -295,6 +296,7 @@ for _, t in ipairs(stopped_too) do
   pcall('ZREM', s.lease, t.id)
   if call('LREM', s.active, '1', t.id) == 1 then
     archive_as_stopped(s, t, now)
+    call('HSET', s.run, 'unsaid', s.fence .. ' ' .. t.id)
   else
     pcall('HDEL', s.followups, own_id(s, t.id))
   end

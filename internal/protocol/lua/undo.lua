@@ -19,6 +19,7 @@
 -- RETURNS
 --   'ok' removed:int now:int
 --   'held'
+--   'unsaid'           the session's last message failed or was stopped: it has no turn to undo
 --   'changed'          read the transcript again: nothing is written
 
 local now, again = now_ms(), id ~= ''
@@ -28,9 +29,15 @@ local record = fields(s.record, 'session_id')
 local n, put_in = string.match(call('GET', s.call) or '', '^(%d+) (.*)$')
 n = tonumber(n)
 if n and (not again or put_in ~= '') then return ok{removed = n, now = now} end
-local run, out = fields(s.run, 'sid', 'entries', 'phase'), n
+local run, out = fields(s.run, 'sid', 'entries', 'phase', 'unsaid'), n
 if call('EXISTS', s.sentinel) == 1 or (run.phase or 'idle') ~= 'idle' then return held{} end
 if (record.session_id or '') ~= sid then return changed{} end
+local after, failed = string.match(run.unsaid or '', '^(%d+) (.*)$')
+if failed and tonumber(after) >= (tonumber(string.match(turn, '%d+$')) or 0) then
+  local t = fields(s.task .. failed, 'state', 'result')
+  local read, outcome = try(cjson.decode, t.state == 'archived' and t.result or '')
+  if read and type(outcome) == 'table' and (outcome.status == 'failed' or outcome.status == 'stopped') then return unsaid{} end
+end
 
 local counted = run.sid == sid
 if not out then

@@ -190,6 +190,9 @@ end
 -- archive(s, id, msg, unique, why, outcome, now) makes a message a dead letter. The caller counts
 -- it with count_archived. The field seen becomes arrived: /resume reads the message's place there,
 -- and after a Run in asynqmon the message does not expire again at once.
+--
+-- If the message failed or was stopped, the caller also sets run's unsaid, "fence id" with the last
+-- turn's fence: undo does not take an earlier turn for this message's.
 local function archive(s_archived, s_task, id, msg, unique, why, outcome, now)
   local seconds, seen = math.floor(now / 1000), call('HGET', s_task .. id, 'seen')
   call('ZADD', s_archived, string.format('%d', seconds), id)
@@ -399,6 +402,7 @@ local function archive_too_long(s_archived, s_deliveries, s_events, s_events_cap
   local why = 'invalid message: its task has ' .. string.format('%d', t.bytes) .. ' bytes, at most ' .. string.format('%d', s_longest) .. ' are allowed; its content was not kept'
   local outcome = '{"type":"turn_ended","status":"failed","messages":[' .. quote(own) .. '],"error":"' .. why .. '","code":"invalid_message"}'
   archive(s_archived, s_task, t.id, tombstone(s_task, t.id, t.bytes), t.unique, why, outcome, now)
+  call('HSET', s_run, 'unsaid', (call('HGET', s_run, 'fence') or '0') .. ' ' .. t.id)
   keep_promises(s_deliveries, s_outbox, s_owed, s_prefix, s_task, {t}, outcome, now)
   count_archived(s_failed, s_failed_day, s_processed, s_processed_day, 1)
   pcall('HDEL', s_followups, own)
@@ -942,6 +946,7 @@ if not ordinary then
     local batch, more = stopped_batch(s_deliveries, s_longest, s_outbox, s_owed, s_task, s_stopped, stop_batch)
     call('ZCARD', s_archived)
     archive_stopped(s_archived, s_deliveries, s_events, s_events_cap, s_failed, s_failed_day, s_followups, s_large_bytes, s_outbox, s_owed, s_prefix, s_processed, s_processed_day, s_run, s_short, s_stopped, s_task, batch, now)
+    if #batch > 0 then call('HSET', s_run, 'unsaid', (run.fence or '0') .. ' ' .. batch[#batch].id) end
     mark_stopping(s_run, more)
     return {'again'}
   end
@@ -1080,6 +1085,7 @@ for i = #ending, 1, -1 do -- the oldest first
     (ends.status == 'failed' and '","code":"worker_died"}' or '"}')
   call('LREM', s_active, 1, id)
   archive(s_archived, s_task, id, msg, unique, ends.why, outcome, now)
+  call('HSET', s_run, 'unsaid', run.fence .. ' ' .. id)
   count_archived(s_failed, s_failed_day, s_processed, s_processed_day, 1)
   pcall('HDEL', s_followups, own_id(s_prefix, id))
   keep_promises(s_deliveries, s_outbox, s_owed, s_prefix, s_task, {ending[i]}, outcome, now)

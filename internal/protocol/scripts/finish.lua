@@ -185,6 +185,9 @@ end
 -- archive(s, id, msg, unique, why, outcome, now) makes a message a dead letter. The caller counts
 -- it with count_archived. The field seen becomes arrived: /resume reads the message's place there,
 -- and after a Run in asynqmon the message does not expire again at once.
+--
+-- If the message failed or was stopped, the caller also sets run's unsaid, "fence id" with the last
+-- turn's fence: undo does not take an earlier turn for this message's.
 local function archive(s_archived, s_task, id, msg, unique, why, outcome, now)
   local seconds, seen = math.floor(now / 1000), call('HGET', s_task .. id, 'seen')
   call('ZADD', s_archived, string.format('%d', seconds), id)
@@ -971,6 +974,7 @@ for _, a in ipairs(done) do
   if not ordinary then pcall('HDEL', s_followups, own_id(s_prefix, a.id)) end
   if archives then
     archive(s_archived, s_task, a.id, a.msg, a.unique, why, a.outcome, now)
+    call('HSET', s_run, 'unsaid', s_fence .. ' ' .. a.id)
     count_archived(s_failed, s_failed_day, s_processed, s_processed_day, 1)
   else
     complete(s_task, a.id, a.msg, a.unique, a.outcome, retention, seconds)
@@ -1012,6 +1016,7 @@ for _, t in ipairs(stopped_too) do
   pcall('ZREM', s_lease, t.id)
   if call('LREM', s_active, '1', t.id) == 1 then
     archive_as_stopped(s_archived, s_deliveries, s_events, s_events_cap, s_failed, s_failed_day, s_followups, s_large_bytes, s_outbox, s_owed, s_prefix, s_processed, s_processed_day, s_run, s_short, s_task, t, now)
+    call('HSET', s_run, 'unsaid', s_fence .. ' ' .. t.id)
   else
     pcall('HDEL', s_followups, own_id(s_prefix, t.id))
   end

@@ -42,6 +42,7 @@ const (
 	Taken     Status = "taken"
 	Turn      Status = "turn"
 	Unknown   Status = "unknown"
+	Unsaid    Status = "unsaid"
 	Used      Status = "used"
 	Wait      Status = "wait"
 	Wrong     Status = "wrong"

@@ -130,6 +130,9 @@ end
 -- archive(s, id, msg, unique, why, outcome, now) makes a message a dead letter. The caller counts
 -- it with count_archived. The field seen becomes arrived: /resume reads the message's place there,
 -- and after a Run in asynqmon the message does not expire again at once.
+--
+-- If the message failed or was stopped, the caller also sets run's unsaid, "fence id" with the last
+-- turn's fence: undo does not take an earlier turn for this message's.
 local function archive(s_archived, s_task, id, msg, unique, why, outcome, now)
   local seconds, seen = math.floor(now / 1000), call('HGET', s_task .. id, 'seen')
   call('ZADD', s_archived, string.format('%d', seconds), id)
@@ -471,6 +474,7 @@ call('HDEL', s_followups, '')
 if requests and #batch > 0 then call('RENAMENX', s_pending, s_stopped) end
 if requests then forget_notes(s_record) end
 local n = archive_stopped(s_archived, s_deliveries, s_events, s_events_cap, s_failed, s_failed_day, s_followups, s_large_bytes, s_outbox, s_owed, s_prefix, s_processed, s_processed_day, s_run, s_short, s_stopped, s_task, batch, now)
+if #batch > 0 then call('HSET', s_run, 'unsaid', fence .. ' ' .. batch[#batch].id) end
 mark_stopping(s_run, more)
 if before then return {'earlier'} end
 if requests and phase ~= 'idle' and run_stop ~= fence then

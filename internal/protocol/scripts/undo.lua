@@ -21,14 +21,19 @@
 -- RETURNS
 --   'ok' removed:int now:int
 --   'held'
+--   'unsaid'           the session's last message failed or was stopped: it has no turn to undo
 --   'changed'          read the transcript again: nothing is written
 
 local call, pcall, try = redis.call, redis.pcall, pcall
 local KEYS, ARGV = KEYS, ARGV
 local s_sentinel, s_run, s_record, s_transcript, s_pending, s_owed, s_outbox, s_deliveries, s_audit, s_call, s_task, s_prefix, s_by = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], ARGV[1], ARGV[2], ARGV[3]
 local function fields_1(key)
-  local v = call('HMGET', key, 'sid', 'entries', 'phase')
-  return {sid = v[1], entries = v[2], phase = v[3]}
+  local v = call('HMGET', key, 'sid', 'entries', 'phase', 'unsaid')
+  return {sid = v[1], entries = v[2], phase = v[3], unsaid = v[4]}
+end
+local function fields_2(key)
+  local v = call('HMGET', key, 'state', 'result')
+  return {state = v[1], result = v[2]}
 end
 
 -- count_for(s, to, n) adds n to a destination's count of undelivered outcomes.
@@ -196,6 +201,12 @@ if n and (not again or put_in ~= '') then return {'ok', n, now} end
 local run, out = fields_1(s_run), n
 if call('EXISTS', s_sentinel) == 1 or (run.phase or 'idle') ~= 'idle' then return {'held'} end
 if (record_session_id or '') ~= sid then return {'changed'} end
+local after, failed = string.match(run.unsaid or '', '^(%d+) (.*)$')
+if failed and tonumber(after) >= (tonumber(string.match(turn, '%d+$')) or 0) then
+  local t = fields_2(s_task .. failed)
+  local read, outcome = try(cjson.decode, t.state == 'archived' and t.result or '')
+  if read and type(outcome) == 'table' and (outcome.status == 'failed' or outcome.status == 'stopped') then return {'unsaid'} end
+end
 
 local counted = run.sid == sid
 if not out then

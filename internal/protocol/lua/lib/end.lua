@@ -23,6 +23,9 @@ end
 -- archive(s, id, msg, unique, why, outcome, now) makes a message a dead letter. The caller counts
 -- it with count_archived. The field seen becomes arrived: /resume reads the message's place there,
 -- and after a Run in asynqmon the message does not expire again at once.
+--
+-- If the message failed or was stopped, the caller also sets run's unsaid, "fence id" with the last
+-- turn's fence: undo does not take an earlier turn for this message's.
 local function archive(s, id, msg, unique, why, outcome, now)
   local seconds, seen = math.floor(now / 1000), call('HGET', s.task .. id, 'seen')
   call('ZADD', s.archived, int(seconds), id)
@@ -54,6 +57,7 @@ local function archive_too_long(s, t, now)
   local why = 'invalid message: its task has ' .. int(t.bytes) .. ' bytes, at most ' .. int(s.longest) .. ' are allowed; its content was not kept'
   local outcome = '{"type":"turn_ended","status":"failed","messages":[' .. quote(own) .. '],"error":"' .. why .. '","code":"invalid_message"}'
   archive(s, t.id, tombstone(s, t.id, t.bytes), t.unique, why, outcome, now)
+  call('HSET', s.run, 'unsaid', (call('HGET', s.run, 'fence') or '0') .. ' ' .. t.id)
   keep_promises(s, {t}, outcome, now)
   count_archived(s, 1)
   pcall('HDEL', s.followups, own)
