@@ -85,7 +85,36 @@ var attacks = map[string]func(t targets) error{
 		}
 		return unix.Prlimit(t.Pids[0], unix.RLIMIT_CORE, &unix.Rlimit{}, nil)
 	},
-	"worker-priority": func(t targets) error { return unix.Setpriority(unix.PRIO_PROCESS, t.Pids[0], 1) },
+	"worker-priority": func(t targets) error {
+		worker := t.Pids[0]
+		if _, err := unix.Getpriority(unix.PRIO_PROCESS, worker); err != nil {
+			return err // a wrapper hides it, and processes of its user are others
+		}
+		return firstOf(
+			func() error { return unix.Setpriority(unix.PRIO_PROCESS, worker, 1) },
+			func() error { return unix.Setpriority(unix.PRIO_USER, 0, 1) },
+			func() error {
+				var cpus unix.CPUSet
+				if err := unix.SchedGetaffinity(worker, &cpus); err != nil {
+					return err
+				}
+				return unix.SchedSetaffinity(worker, &cpus)
+			},
+			func() error {
+				return unix.SchedSetAttr(worker, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_BATCH}, 0)
+			},
+			func() error { // SCHED_BATCH is 3, and a priority of 0
+				var priority int32
+				return errnoOf(unix.Syscall(unix.SYS_SCHED_SETSCHEDULER, uintptr(worker), unix.SCHED_BATCH, uintptr(unsafe.Pointer(&priority))))
+			},
+			func() error {
+				var priority int32
+				return errnoOf(unix.Syscall(unix.SYS_SCHED_SETPARAM, uintptr(worker), uintptr(unsafe.Pointer(&priority)), 0))
+			},
+			func() error { return errnoOf(unix.Syscall(unix.SYS_IOPRIO_SET, 1, uintptr(worker), 2<<13|7)) },
+			func() error { return errnoOf(unix.Syscall(unix.SYS_IOPRIO_SET, 3, uintptr(os.Getuid()), 2<<13|7)) },
+		)
+	},
 
 	"user-read": func(t targets) error {
 		return any2(t.Files, func(path string) error { _, err := os.ReadFile(path); return err })
@@ -138,6 +167,19 @@ var attacks = map[string]func(t targets) error{
 			},
 			func() error { return throughLink(filepath.Join(t.Dir, "ready")) },
 			func() error { _, err := os.ReadFile(fmt.Sprintf("/proc/%d/cwd/ready", t.Other)); return err },
+		)
+	},
+	"other-watch": func(t targets) error {
+		return firstOf(
+			func() error { return watch(t.Dir) },
+			func() error {
+				fd, err := unix.FanotifyInit(unix.FAN_REPORT_FID, 0)
+				if err != nil {
+					return err
+				}
+				defer unix.Close(fd)
+				return unix.FanotifyMark(fd, unix.FAN_MARK_ADD, unix.FAN_CREATE, unix.AT_FDCWD, t.Dir)
+			},
 		)
 	},
 	"other-write": func(t targets) error {
@@ -433,4 +475,25 @@ func must(err error) {
 	if err != nil {
 		panic(err)
 	}
+}
+
+// watch learns the names of files in a directory.
+func watch(dir string) error {
+	if _, err := os.Lstat(dir); err != nil {
+		return err
+	}
+	fd, err := unix.InotifyInit()
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	_, err = unix.InotifyAddWatch(fd, dir, unix.IN_CREATE)
+	return err
+}
+
+func errnoOf(_, _ uintptr, errno unix.Errno) error {
+	if errno != 0 {
+		return errno
+	}
+	return nil
 }

@@ -18,6 +18,8 @@ const (
 	firstX32     = 0x40000000 // calls of x32, a second set of numbers on amd64
 	protocolSMC  = 256
 	protocolMPTP = 262 // MPTCP
+
+	ioprioWhoUser = 3 // IOPRIO_WHO_USER
 )
 
 // auditArch is the kernel's name for this machine's system calls; 0: the filter is not made for it.
@@ -32,12 +34,15 @@ func auditArch() uint32 {
 }
 
 // filterCalls refuses this thread, and what it executes, the calls that would get around Landlock's
-// rules for TCP, and those that limit other processes:
+// rules for TCP, those that limit other processes, and those that look into directories:
 //
 //   - sockets of MPTCP and SMC, which speak TCP to a server that has only that;
 //   - MSG_FASTOPEN, which connects while it sends;
 //   - io_uring, whose requests pass no filter;
 //   - prlimit of another process: the worker could neither open a file nor compute any more;
+//   - priorities, processors and policies of another process. A program names itself by 0;
+//   - inotify and fanotify: they tell the names of files in directories that may not be listed;
+//   - packet sockets, which read what others send;
 //   - calls of other instruction sets, which have other numbers.
 func filterCalls() error {
 	const deny = unix.SECCOMP_RET_ERRNO
@@ -69,7 +74,19 @@ func filterCalls() error {
 		{unix.SYS_SENDTO, 3, unix.BPF_JSET, unix.MSG_FASTOPEN, true, unix.EOPNOTSUPP},
 		{unix.SYS_SENDMSG, 2, unix.BPF_JSET, unix.MSG_FASTOPEN, true, unix.EOPNOTSUPP},
 		{unix.SYS_SENDMMSG, 3, unix.BPF_JSET, unix.MSG_FASTOPEN, true, unix.EOPNOTSUPP},
+		{unix.SYS_SOCKET, 0, unix.BPF_JEQ, unix.AF_PACKET, true, unix.EAFNOSUPPORT},
 		{unix.SYS_PRLIMIT64, 0, unix.BPF_JEQ, 0, false, unix.EPERM},
+		{unix.SYS_SCHED_SETSCHEDULER, 0, unix.BPF_JEQ, 0, false, unix.EPERM},
+		{unix.SYS_SCHED_SETPARAM, 0, unix.BPF_JEQ, 0, false, unix.EPERM},
+		{unix.SYS_SCHED_SETATTR, 0, unix.BPF_JEQ, 0, false, unix.EPERM},
+		{unix.SYS_SCHED_SETAFFINITY, 0, unix.BPF_JEQ, 0, false, unix.EPERM},
+		{unix.SYS_SETPRIORITY, 0, unix.BPF_JEQ, unix.PRIO_USER, true, unix.EPERM},
+		{unix.SYS_SETPRIORITY, 1, unix.BPF_JEQ, 0, false, unix.EPERM},
+		{unix.SYS_IOPRIO_SET, 0, unix.BPF_JEQ, ioprioWhoUser, true, unix.EPERM},
+		{unix.SYS_IOPRIO_SET, 1, unix.BPF_JEQ, 0, false, unix.EPERM},
+		// The calls that begin succeed: programs make them at their start, and few survive their failure.
+		{unix.SYS_INOTIFY_ADD_WATCH, 0, unix.BPF_JGE, 0, true, unix.EACCES},
+		{unix.SYS_FANOTIFY_MARK, 0, unix.BPF_JGE, 0, true, unix.EACCES},
 	} {
 		test := jump(f.how, f.value, 0, 1)
 		if !f.yes {

@@ -95,6 +95,9 @@ func launch(confinement, path string, argv []string) error {
 		if err := filterCalls(); err != nil {
 			return fmt.Errorf("filter system calls: %w", err)
 		}
+		if err := dropCapabilities(); err != nil {
+			return fmt.Errorf("drop capabilities: %w", err)
+		}
 	}
 	// The guardian set it for the thread that it started; exec keeps this one's.
 	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(syscall.SIGKILL), 0, 0, 0); err != nil {
@@ -108,4 +111,15 @@ func launch(confinement, path string, argv []string) error {
 		env[i] = strings.TrimPrefix(env[i], command.LauncherPrefix)
 	}
 	return fmt.Errorf("%s: %w", path, syscall.Exec(path, argv, env))
+}
+
+// dropCapabilities gives up this thread's capabilities. no_new_privs keeps exec from giving them back, to root too.
+func dropCapabilities() error {
+	for c := 0; c <= unix.CAP_LAST_CAP; c++ {
+		if err := unix.Prctl(unix.PR_CAPBSET_DROP, uintptr(c), 0, 0, 0); err != nil {
+			break // without CAP_SETPCAP there is little to give up, and an old kernel has fewer
+		}
+	}
+	none := [2]unix.CapUserData{}
+	return unix.Capset(&unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, &none[0])
 }

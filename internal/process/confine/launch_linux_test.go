@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"regexp"
 	"testing"
 	"unsafe"
 
@@ -58,4 +59,13 @@ func TestGitWorksConfined(t *testing.T) {
 		t.Skip("NOT TESTED: git is not installed")
 	}
 	expect.Equal(t, "output", out, "one\n")
+}
+
+// A worker that runs as root gives no program its rights. Those of another user have none to give.
+func TestHasNoCapabilities(t *testing.T) {
+	t.Parallel()
+	out, err := start(t, confined(t), nil, "sh", "-c", "grep -E '^Cap(Inh|Prm|Eff|Amb)' /proc/self/status")
+	expect.OK(t, err)
+	expect.Equal(t, "capabilities", regexp.MustCompile(`\s+`).ReplaceAllString(out, " "),
+		"CapInh: 0000000000000000 CapPrm: 0000000000000000 CapEff: 0000000000000000 CapAmb: 0000000000000000 ")
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -38,6 +39,9 @@ func (r Root) open() (string, error) {
 			continue
 		}
 		info, err := lookAt(next)
+		if err == nil {
+			info, err = r.repair(next, info, rest == "")
+		}
 		if err == nil {
 			err = r.component(next, info)
 		}
@@ -76,6 +80,34 @@ func lookAt(path string) (fs.FileInfo, error) {
 		err = grant(path, info)
 	}
 	return info, err
+}
+
+// repair undoes what an agent may have done to the mode of a directory of this process's user, so that one agent cannot
+// end the turns of all: no rule of isolation stops chmod. last: it is the root. A worker that is root repairs no other
+// one, since most directories are root's.
+func (r Root) repair(path string, info fs.FileInfo, last bool) (fs.FileInfo, error) {
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok || !info.IsDir() || int(stat.Uid) != os.Geteuid() || !last && stat.Uid == 0 {
+		return info, nil
+	}
+	want := info.Mode() | 0o100
+	if last {
+		want |= 0o700
+	}
+	if info.Mode()&fs.ModeSticky == 0 {
+		want &^= 0o002
+		if !r.trusts(stat) {
+			want &^= 0o020
+		}
+	}
+	if want == info.Mode() {
+		return info, nil
+	}
+	if err := os.Chmod(path, want); err != nil {
+		return info, err
+	}
+	slog.Warn("the mode of a directory of the workspace let others write, or this worker not: repaired; an agent may have changed it", "path", path, "was", info.Mode(), "now", want)
+	return os.Lstat(path)
 }
 
 // component checks a link or a directory on the way to the sessions' directories.

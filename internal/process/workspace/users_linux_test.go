@@ -147,9 +147,11 @@ func TestWritableForOthers(t *testing.T) {
 	s.mkdir("open", 0, 0, 0o777)
 	s.as(alice, "mkdir", "-m", "700", s.path("open/hers"))
 	s.refused("open/hers", "", "everybody may write to "+s.path("open")+" (mode 777): chmod o-w it")
-	s.mkdir("ours", alice, group, 0o770)
-	s.refused("ours", "", "group 62000 may write to "+s.path("ours")+" (mode 770): chmod g-w it, or set TURNSTILE_WORKSPACE_GROUP=62000")
-	s.refused("ours", "62001", "group 62000 may write")
+	s.mkdir("group", 0, group, 0o770)
+	s.must(os.Chown(s.path("group"), 0, alice))
+	s.as(alice, "mkdir", "-m", "700", s.path("group/hers"))
+	s.refused("group/hers", "", "group 61001 may write to "+s.path("group")+" (mode 770): chmod g-w it, or set TURNSTILE_WORKSPACE_GROUP=61001")
+	s.refused("group/hers", "62001", "group 61001 may write")
 
 	// A session's directory that was opened to others, despite the sticky bit.
 	s.used("srv", "", "srv")
@@ -159,6 +161,27 @@ func TestWritableForOthers(t *testing.T) {
 	}
 	s.must(os.Chmod(s.path("srv/"+name("demo")), 0o755))
 	s.used("srv", "", "srv")
+}
+
+// An agent may change the mode of the root, and of a directory above it that belongs to its user. The next turn repairs
+// that, and so does the next worker.
+func TestOpenedByAnAgent(t *testing.T) {
+	t.Parallel()
+	s := newShared(t)
+	s.used("srv/root", "", "srv/root")
+	for _, mode := range []os.FileMode{0o777, 0o770, 0, 0o333, os.ModeSetgid | 0o777} {
+		s.must(errors.Join(os.Chmod(s.path("srv/root"), mode), os.Chmod(s.path("srv"), mode)))
+		s.used("srv/root", "", "srv/root")
+	}
+	s.must(os.Chmod(s.path("srv/root"), os.ModeSetgid|0o777))
+	s.must(os.Chown(s.path("srv/root"), -1, group))
+	s.must(os.Chmod(s.path("srv/root"), os.ModeSetgid|0o777))
+	s.used("srv/root", strconv.Itoa(group), "srv/root")
+	info, err := os.Lstat(s.path("srv/root"))
+	s.must(err)
+	if info.Mode() != os.ModeDir|os.ModeSetgid|0o775 {
+		t.Errorf("of a trusted group: %v", info.Mode())
+	}
 }
 
 // A volume as Kubernetes mounts it with an fsGroup: it belongs to root and that group, which may
@@ -182,8 +205,6 @@ func TestVolumesOfKubernetes(t *testing.T) {
 		s.refused(name+"/sub", "", "may write to ")
 	}
 	// The group is trusted, but neither everybody nor the directory's creator.
-	s.mkdir("wide", alice, group, os.ModeSetgid|0o777)
-	s.refused("wide", trusted, "everybody may write to")
 	s.mkdir("plain", 0, group, 0o777)
 	s.refused("plain", trusted, "everybody may write to")
 	s.mkdir("theirs", mallory, group, os.ModeSetgid|0o775)

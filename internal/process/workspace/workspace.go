@@ -12,6 +12,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
+	"syscall"
 
 	"turnstile/pkg/agent"
 )
@@ -170,16 +172,46 @@ func Remove(root, session string) (path string, err error) {
 	return filepath.Join(root, own), remove(dir, own)
 }
 
+// lifted is the depth at which remove lifts a directory to the top. RemoveAll opens all directories on the way to a file.
+const lifted = 20
+
+// remove deletes a directory, also one whose contents an agent has locked, or nested deeper than files can be open.
 func remove(dir *os.Root, own string) error {
 	err := dir.RemoveAll(own)
-	if errors.Is(err, fs.ErrPermission) {
-		_ = fs.WalkDir(dir.FS(), own, func(path string, d fs.DirEntry, _ error) error {
-			if d != nil && d.IsDir() {
-				_ = dir.Chmod(path, 0o700) // called before the directory is read
-			}
-			return nil
-		})
-		err = dir.RemoveAll(own)
+	for _, hard := range []error{fs.ErrPermission, syscall.EMFILE, syscall.ENFILE, syscall.ENAMETOOLONG} {
+		if errors.Is(err, hard) {
+			return removeHard(dir, own)
+		}
 	}
 	return err
+}
+
+func removeHard(dir *os.Root, own string) error {
+	left := []string{own}
+	for len(left) > 0 {
+		at := left[len(left)-1]
+		var deep []string
+		_ = fs.WalkDir(dir.FS(), at, func(path string, d fs.DirEntry, _ error) error {
+			if d == nil || !d.IsDir() {
+				return nil
+			}
+			_ = dir.Chmod(path, 0o700) // called before the directory is read
+			if strings.Count(path, "/")-strings.Count(at, "/") < lifted {
+				return nil
+			}
+			if top := filepath.Join(own, rand.Text()); dir.Rename(path, top) == nil {
+				deep = append(deep, top)
+			}
+			return fs.SkipDir
+		})
+		if len(deep) > 0 {
+			left = append(left, deep...) // first, while their parents are there
+			continue
+		}
+		if err := dir.RemoveAll(at); err != nil {
+			return err
+		}
+		left = left[:len(left)-1]
+	}
+	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -85,16 +86,16 @@ func TestOtherFilesInItsPlaceAreRefused(t *testing.T) {
 func TestWhoseFaultADirectoryIs(t *testing.T) {
 	t.Parallel()
 	top := t.TempDir()
-	file, open, good := filepath.Join(top, "file"), filepath.Join(top, "open"), filepath.Join(top, "good")
+	file, good := filepath.Join(top, "file"), filepath.Join(top, "good")
 	for _, err := range []error{
-		os.WriteFile(file, nil, 0o600), os.Mkdir(open, 0o700), os.Chmod(open, 0o777), os.Mkdir(good, 0o700), //nolint:gosec // as it must not be
+		os.WriteFile(file, nil, 0o600), os.Mkdir(good, 0o700),
 		os.WriteFile(filepath.Join(good, name("a")), nil, 0o600),
 	} {
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	for path, unavailable := range map[string]bool{file: true, filepath.Join(file, "x"): true, open: true, "/proc/none": true, good: false} {
+	for path, unavailable := range map[string]bool{file: true, filepath.Join(file, "x"): true, "/proc/none": true, good: false} {
 		if _, err := (Root{Path: path}).Directory("a"); err == nil || errors.Is(err, agent.ErrUnavailable) != unavailable {
 			t.Errorf("%s: %v, unavailable: want %v", path, err, unavailable)
 		}
@@ -130,14 +131,7 @@ func TestCheck(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	unwritable := filepath.Join(top, "unwritable")
-	if err := os.Mkdir(unwritable, 0o500); err != nil {
-		t.Fatal(err)
-	}
-	if os.Geteuid() == 0 {
-		unwritable = "/proc" // root can write everywhere else
-	}
-	for _, bad := range []string{file, filepath.Join(file, "below"), unwritable} {
+	for _, bad := range []string{file, filepath.Join(file, "below"), "/proc/none"} { // root can write everywhere else
 		if err := (Root{Path: bad}).Check(); err == nil {
 			t.Errorf("%s can be used", bad)
 		}
@@ -240,6 +234,41 @@ func TestRemove(t *testing.T) {
 	}
 	if _, err := os.Lstat(other); err != nil {
 		t.Error(err)
+	}
+}
+
+// An agent may nest directories deeper than the limit of open files, and lock them.
+func TestRemoveOfADeepDirectory(t *testing.T) {
+	t.Parallel()
+	top := t.TempDir()
+	dir, err := Root{Path: top}.Directory("a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	at, err := os.OpenRoot(dir)
+	for i := 0; i < 2*fewFiles && err == nil; i++ {
+		err = at.Mkdir("d", 0o700)
+		if below, failed := at.OpenRoot("d"); failed == nil {
+			_ = at.Close()
+			at = below
+		} else {
+			err = failed
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = at.Close()
+	if err := os.Chmod(filepath.Join(dir, "d", "d"), 0); err != nil {
+		t.Fatal(err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command(self, "test-remove", top).CombinedOutput()
+	if _, left := os.Lstat(dir); err != nil || !os.IsNotExist(left) {
+		t.Errorf("%v: %s; left: %v", err, out, left)
 	}
 }
 
