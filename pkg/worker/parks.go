@@ -14,6 +14,7 @@ type parks struct {
 	may    func() bool   // every living worker knows parked turns
 	cap    *parkedCap
 	drains <-chan struct{} // closed when the worker drains: then at once
+	leave  func()          // interrupts a turn that waits and cannot be parked, for the drain
 	steps  *steps
 	seat   *seat // for questions without a Key
 }
@@ -22,9 +23,16 @@ type parks struct {
 const parkRetry = time.Second
 
 // when returns a channel that receives when the turn that waits with this key is to be parked: not while a
-// started step has no end. nil: never.
+// started step has no end. nil: never. A drain does not wait for a decision: a turn that cannot be parked leaves.
 func (p parks) when(ctx context.Context, key string) <-chan struct{} {
 	if key == "" || p.after <= 0 {
+		go func() {
+			select {
+			case <-p.drains:
+				p.leave()
+			case <-ctx.Done():
+			}
+		}()
 		return nil
 	}
 	now := make(chan struct{})
@@ -41,11 +49,15 @@ func (p parks) when(ctx context.Context, key string) <-chan struct{} {
 			case <-ctx.Done():
 				return
 			}
-			if p.may() && p.steps.hold(false) && p.cap.take(ctx) {
+			switch ready := p.may() && p.steps.hold(false); {
+			case ready && p.cap.take(ctx):
 				select {
 				case now <- struct{}{}:
 				case <-ctx.Done():
 				}
+				return
+			case ready && drains == nil:
+				p.leave()
 				return
 			}
 			timer.Reset(parkRetry)

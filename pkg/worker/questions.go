@@ -59,8 +59,12 @@ func (q *questions) ask(ctx context.Context, question agent.Question) (d session
 		d, err = q.put(ctx, question)
 		return err
 	})
-	if cause := context.Cause(q.ctx); err != nil && cause != nil && !errors.Is(err, agent.ErrParked) && !errors.Is(cause, errDrain) {
-		q.recorder.unpermitted(question.CallID) // in a drain it may be asked again
+	switch cause := context.Cause(q.ctx); {
+	case err == nil || cause == nil || errors.Is(err, agent.ErrParked):
+	case !errors.Is(cause, errDrain):
+		q.recorder.unpermitted(question.CallID, "nobody had allowed it when the turn ended")
+	case question.Key == "": // with a key it is asked again by its number
+		q.recorder.unpermitted(question.CallID, "its worker ended before the user had decided; make the same call again, and the user is asked again")
 	}
 	return d, err
 }

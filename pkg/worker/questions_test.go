@@ -297,3 +297,32 @@ func TestToolsThatNobodyAllowed(t *testing.T) {
 	const why = " it was not run: nobody had allowed it when the turn ended"
 	expect.List(t, "tools", got, "c0", "c1"+why, "c2"+why)
 }
+
+// The next run after a drain reads that a tool whose question was open was not run, and how to ask for it again.
+func TestQuestionThatADrainEnds(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	histories := make(chan []session.Entry, 2)
+	a := agent.Func(func(ctx context.Context, turn *agent.Turn) (agent.Result, error) {
+		if turn.Attempt > 1 || turn.Note != "" {
+			histories <- turn.History
+			return agent.Result{Text: "ok"}, nil
+		}
+		turn.Emit(agent.Event{Type: session.EventToolStart, Name: "rm", CallID: "c1"})
+		_, err := turn.Ask(ctx, agent.Question{Name: "rm", CallID: "c1"})
+		return agent.Result{}, err
+	})
+	w := r.worker(a, drainTimeout(time.Hour))
+	r.say("m1", "go")
+	r.asked("1")
+	expect.Received(t, "the end of the drain", drain(w))
+	r.worker(a)
+	var tools []string
+	for _, e := range expect.Received(t, "the history", histories) {
+		if e.Tool != nil {
+			tools = append(tools, e.Tool.CallID+" "+e.Tool.Error)
+		}
+	}
+	expect.List(t, "tools", tools, "c1 it was not run: its worker ended before the user had decided; make the same call again, and the user is asked again")
+	r.ends("m1", session.StatusDone)
+}

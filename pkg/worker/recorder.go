@@ -164,11 +164,11 @@ func (r *recorder) decided(callID string, d protocol.Decided) {
 
 // unpermitted ends a tool whose question the turn's end has ended. Otherwise it would count as one that may have had
 // effects.
-func (r *recorder) unpermitted(callID string) {
+func (r *recorder) unpermitted(callID, why string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.entries.open[callID]) > 0 {
-		r.add(agent.Event{Type: session.EventToolEnd, CallID: callID, Error: "it was not run: nobody had allowed it when the turn ended"})
+		r.add(agent.Event{Type: session.EventToolEnd, CallID: callID, Error: "it was not run: " + why})
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -208,46 +209,26 @@ func TestTurnWithoutASlotEnds(t *testing.T) {
 	}
 }
 
-// A turn whose user decides while its worker drains goes on, and one without a decision is interrupted.
+// A drain does not wait for a decision: such a turn is interrupted at once, and its next run asks again. Others go on.
 func TestDrainOfTurnsWithoutASlot(t *testing.T) {
 	t.Parallel()
-	for _, decides := range []bool{true, false} {
-		t.Run(map[bool]string{true: "decided", false: "undecided"}[decides], func(t *testing.T) {
-			t.Parallel()
-			patient := drainTimeout(time.Minute)
-			if !decides {
-				patient = drainTimeout(0)
-			}
-			r, w, _, a, b, got := lends(t, patient)
-			drained := drain(w)
-			if decides {
-				expect.Soon(t, "the drain", w.Draining)
-				r.command("/approve 1", "Approved question 1: run make.")
-				b.reply("hi")
-				expect.Equal(t, "the decision", expect.Received(t, "the decision", got), decided{session.Allow, nil})
-				a.reply("made")
-			}
-			expect.Received(t, "the end of the drain", drained)
-			expect.Equal(t, "slots in use", w.SlotsInUse(), [3]int{})
-			if decides {
-				r.ends("m1", session.StatusDone)
-				return
-			}
-			next := newStage()
-			r.worker(next, parkAfter(time.Millisecond))
-			for range 2 {
-				again := expect.Received(t, "a turn that was interrupted", next.acts)
-				if again.Messages[0].ID == "m1" {
-					got = again.ask(again.ctx, r, "run make")
-					r.asked("2")
-					r.command("/approve 2", "Approved question 2: run make.")
-					expect.Equal(t, "the decision", expect.Received(t, "the decision", got), decided{session.Allow, nil})
-				}
-				again.reply("hi")
-			}
-			r.ends("m1", session.StatusDone)
-		})
+	r, w, _, _, b, got := lends(t, drainTimeout(time.Hour))
+	drained := drain(w)
+	if err := expect.Received(t, "the end of the question", got).err; err == nil || !strings.Contains(err.Error(), "the worker drains") {
+		t.Errorf("the question ends with %v", err)
 	}
+	next := newStage()
+	r.worker(next, parkAfter(time.Millisecond))
+	again := next.next(t, "m1")
+	got = again.ask(again.ctx, r, "run make")
+	r.asked("2")
+	r.command("/approve 2", "Approved question 2: run make.")
+	expect.Equal(t, "the decision", expect.Received(t, "the decision", got), decided{session.Allow, nil})
+	again.reply("hi")
+	r.ends("m1", session.StatusDone)
+	b.reply("hi")
+	expect.Received(t, "the end of the drain", drained)
+	expect.Equal(t, "slots in use", w.SlotsInUse(), [3]int{})
 }
 
 // A turn that loses its lease without a slot ends, and leaves the worker's slots as they were.

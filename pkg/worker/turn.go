@@ -76,6 +76,7 @@ func newTurnRun(d *turnDeps, claim *protocol.Claim, log *slog.Logger, s *seat, r
 	claim.AskWithin(max(0, t.served.askTimeout))
 	t.questions = newQuestions(t.ctx, t.recorder, d.open, t.served, parks{
 		after: d.opts.ParkAfter, may: func() bool { return !d.partials() }, cap: d.parked, drains: d.drains, steps: t.steps, seat: s,
+		leave: func() { t.interrupt(drainError{d.drainReason()}) },
 	})
 	if t.Steerable {
 		t.steering = newSteering(t.recorder, func(m protocol.Taken) bool {
