@@ -204,6 +204,9 @@ type Journal struct {
 	Steps    map[string]string // records by their keys, JSON
 }
 
+// journalPage is about how many fields one reply has. An entry may have 1 MiB.
+const journalPage = 8
+
 // readJournal reads the journal of the turn, or returns nil. It is not read in one reply: see HistoryPage.
 func (c *Claim) readJournal(ctx context.Context, turn ClaimedTurn) (*Journal, error) {
 	k := rediskey.For(c.session)
@@ -211,7 +214,7 @@ func (c *Claim) readJournal(ctx context.Context, turn ClaimedTurn) (*Journal, er
 	for cursor := uint64(0); ; {
 		var page []string
 		err := c.persist(ctx, func() (err error) {
-			page, cursor, err = c.consumer.rdb.HScan(ctx, k.Journal(), cursor, "*", 100).Result()
+			page, cursor, err = c.consumer.rdb.HScan(ctx, k.Journal(), cursor, "*", journalPage).Result()
 			return err
 		})
 		if err != nil {

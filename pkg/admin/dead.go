@@ -18,8 +18,8 @@ import (
 	"turnstile/pkg/session"
 )
 
-// messageBatch is how many messages of a sender a round trip reads. A text may have 1 MiB.
-const messageBatch = 20
+// messageBatch is how many messages of a sender a round trip reads. A text and a reply may have 1 MiB each, or 2.
+const messageBatch = 4
 
 // DeadLetter is a message that will not run again by itself. asynq calls it archived.
 type DeadLetter struct {

@@ -147,6 +147,7 @@ type firstBot struct {
 	*testing.T
 	running    *program.Process
 	chats      *platform
+	shows      *relay // in front of the platform
 	gateway    *wire
 	deliveries *relay
 	secret     string
@@ -158,12 +159,13 @@ func startFirstBot(t *testing.T) *firstBot {
 	needPython(t)
 	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "first-bot.md"))
 	expect.OK(t, err)
-	b := &firstBot{T: t, chats: newPlatform(t), gateway: newWire(t), deliveries: newRelay(t)}
+	b := &firstBot{T: t, chats: newPlatform(t), gateway: newWire(t), deliveries: newRelay(t), shows: newRelay(t)}
 	b.gateway.does(func(net.Conn) {})
+	b.shows.to(t, b.chats.URL)
 	setUp := block(t, string(page), "sh")
 	for from, to := range map[string]string{
 		"go run ./cmd/worker": program.Build(t, "turnstile/cmd/worker"), "go run ./cmd/gateway": program.Build(t, "turnstile/cmd/gateway"),
-		"http://127.0.0.1:8000": b.deliveries.URL, "http://127.0.0.1:9000": b.chats.URL,
+		"http://127.0.0.1:8000": b.deliveries.URL, "http://127.0.0.1:9000": b.shows.URL,
 		"examples/first-bot/bot.py 8000": example(t, "first-bot", "bot.py") + " 0",
 	} {
 		if strings.Count(setUp, from) != 1 {
@@ -183,7 +185,7 @@ func startFirstBot(t *testing.T) *firstBot {
 	_, line, _ = strings.Cut(line, "addr=")
 	b.served = strings.Fields(line)[0]
 	b.running.Output.Await(t, "delivering")
-	text, err := os.ReadFile(filepath.Join(cmd.Dir, "destinations.json"))
+	text, err := os.ReadFile(filepath.Join(cmd.Dir, "my-bot", "destinations.json"))
 	expect.OK(t, err)
 	var destinations []struct{ Secrets []string }
 	expect.OK(t, json.Unmarshal(text, &destinations))
@@ -237,6 +239,24 @@ func TestFirstBot(t *testing.T) {
 			`{"type":"message.done","data":{"session":%q,"messages":["m"],"outcome":{"reply":"hi"}}}`, session)), 422)
 	}
 	expect.Equal(t, "messages", len(b.chats.messages()), 3)
+}
+
+// The talk of docs/first-bot.md, with its platform.
+func TestFirstBotsTalk(t *testing.T) {
+	t.Parallel()
+	b := startFirstBot(t)
+	b.gateway.to(b.served)
+	cmd := program.Command(t, "python3", nil, example(t, "first-bot", "platform.py"), "0", "http://127.0.0.1:"+b.port+"/platform")
+	typed, err := cmd.StdinPipe()
+	expect.OK(t, err)
+	talk := program.Start(t, cmd)
+	address, _, _ := strings.Cut(talk.Output.Await(t, "The chat is at "), "/. Write")
+	b.shows.to(t, address[strings.LastIndex(address, "http"):])
+	for _, text := range []string{"hello", "again"} {
+		_, err = fmt.Fprintln(typed, text)
+		expect.OK(t, err)
+		talk.Output.Await(t, "bot: echo: "+text+"\n")
+	}
 }
 
 // Whatever the gateway does, the platform gets a response within 3 s. The response makes it repeat the
