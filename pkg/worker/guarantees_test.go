@@ -12,10 +12,12 @@ import (
 	"turnstile"
 	"turnstile/internal/chat/receipt"
 	"turnstile/internal/protocol/rediskey"
+	"turnstile/pkg/admin"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/agent/echo"
 	"turnstile/pkg/session"
 	"turnstile/pkg/worker"
+	"turnstile/test/acl"
 	"turnstile/test/expect"
 )
 
@@ -51,7 +53,7 @@ func TestB05_SecondMessageWaits(t *testing.T) {
 	told := r.say("m2", "the very same message")
 	expect.Equal(t, "status", told.Status, receipt.Queued)
 	expect.Equal(t, "position", told.Position, 2)
-	list, err := r.client.Operate(r.key).FollowUps(r.ctx)
+	list, err := admin.NewClient(acl.Client(t, acl.Operator)).Session(r.key).FollowUps(r.ctx)
 	expect.OK(t, err)
 	if len(list) != 1 || list[0].ID != "m2" || list[0].Text != "the very same message" {
 		t.Errorf("follow-ups: %+v", list)

@@ -14,10 +14,12 @@ import (
 
 	sq "turnstile/internal/protocol"
 	"turnstile/internal/protocol/rediskey"
+	"turnstile/pkg/admin"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/agent/echo"
 	"turnstile/pkg/session"
 	"turnstile/pkg/worker"
+	"turnstile/test/acl"
 	"turnstile/test/expect"
 )
 
@@ -239,7 +241,7 @@ func TestStop(t *testing.T) {
 		expect.Equal(t, "reason", r.archivedAs(id), "stopped by user")
 	}
 	r.free("after the stop")
-	list, err := r.client.Operate(r.key).FollowUps(r.ctx)
+	list, err := admin.NewClient(acl.Client(t, acl.Operator)).Session(r.key).FollowUps(r.ctx)
 	expect.OK(t, err)
 	expect.Equal(t, "follow-ups", len(list), 0)
 	r.say("m2", "on")

@@ -12,6 +12,7 @@ import (
 	"turnstile"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
+	"turnstile/pkg/worker"
 	"turnstile/test/expect"
 )
 
@@ -216,7 +217,7 @@ func TestNobodyGivesTheValue(t *testing.T) {
 func TestValueBetweenTwoRuns(t *testing.T) {
 	t.Parallel()
 	r, s := newRig(t), newStage()
-	r.worker(s, parkAfter(time.Hour))
+	r.worker(s, parkAfter(time.Hour), with(func(o *worker.Config) { o.RetryBackoff = time.Hour }))
 	r.say("m1", "hello")
 	a := s.next(t, "m1")
 	secret, end := a.waits(agent.Wait{})
@@ -231,6 +232,8 @@ func TestValueBetweenTwoRuns(t *testing.T) {
 	wantErr(t, "a wrong secret", r.give(turnstile.Value{JSON: []byte(`1`), Secret: "x"}), session.ErrWrongSecret)
 	expect.OK(t, r.give(turnstile.Value{JSON: []byte(`1`), Secret: secret}))
 	wantErr(t, "another value with a wrong secret", r.give(turnstile.Value{JSON: []byte(`2`), Secret: "x"}), session.ErrWrongSecret)
+	expect.OK(t, r.rdb.HSet(r.ctx, r.k.Run(), "hold", "1 "+r.rdb.LIndex(r.ctx, r.k.Active(), 0).Val()).Err())
+	r.wake()
 	b := s.next(t, "m1")
 	value, err := b.Wait(b.ctx, agent.Wait{Key: "payment"})
 	expect.OK(t, err)
