@@ -124,7 +124,7 @@ func (a *API) getItems(w http.ResponseWriter, r *gateway.Request) error {
 		}
 	}
 	err = of.turns(r.Work(), place, q.ascending, func(entries []session.Entry) bool {
-		return q.seeAll(itemsOf(entries[0].Turn, entries)) && q.found // else the turn that is named does not have it
+		return q.seeAll(itemsOf(r.Session, entries[0].Turn, entries)) && q.found // else the turn that is named does not have it
 	})
 	if err != nil {
 		return err
@@ -154,7 +154,7 @@ func (a *API) getItem(w http.ResponseWriter, r *gateway.Request) error {
 	if err != nil {
 		return err
 	}
-	for _, item := range itemsOf(turn, entries) {
+	for _, item := range itemsOf(r.Session, turn, entries) {
 		if own, _ := about(item); own == id {
 			return gateway.Respond(w, http.StatusOK, item)
 		}

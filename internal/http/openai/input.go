@@ -210,6 +210,7 @@ func (b responseBody) statements(free bool) (all []statement, err error) {
 		return []statement{{role: roleUser, text: text}}, nil
 	}
 	var items []struct {
+		ID        string          `json:"id"`
 		Type      string          `json:"type"`
 		Role      string          `json:"role"`
 		Content   json.RawMessage `json:"content"`
@@ -224,6 +225,9 @@ func (b responseBody) statements(free bool) (all []statement, err error) {
 	for i, item := range items {
 		param := fmt.Sprintf("input[%d]", i)
 		s := statement{role: item.Role}
+		if item.Type == "" && item.Role == "" && item.ID != "" {
+			item.Type = itemReference
+		}
 		switch message := item.Type == "" || item.Type == "message"; {
 		case message && (item.Role == roleUser || free && knownRoles[item.Role] && item.Role != roleTool):
 			s.text, s.files, err = parseContent(param, item.Content)
@@ -232,8 +236,12 @@ func (b responseBody) statements(free bool) (all []statement, err error) {
 		case free && item.Type == "function_call_output":
 			s.role, s.call = roleTool, item.CallID
 			s.text, s.files, err = parseContent(param, item.Output)
-		case free && slices.Contains([]string{"reasoning", "mcp_call", "item_reference"}, item.Type):
+		case free && slices.Contains([]string{"reasoning", "mcp_call"}, item.Type):
 			s.role = roleAssistant // what the agent has said, and its session knows
+		case free && item.Type == itemReference:
+			s.role, s.item = roleAssistant, item.ID
+		case item.Type == itemReference:
+			err = refuse(param, "The session has the history: send only what is new.")
 		case !message:
 			err = refuse(param, "An item of type %.100q is not supported: the agent uses its tools itself.", item.Type)
 		case item.Role == "system" || item.Role == "developer":

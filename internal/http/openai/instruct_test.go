@@ -340,7 +340,7 @@ func TestCallOfATurnThatGoesOn(t *testing.T) {
 		n, err := r.redis.ZCard(t.Context(), "asynq:servers").Result()
 		return err == nil && n > 0
 	})
-	p := say("s", "go")
+	p := say("", "go")
 	expect.OK(t, json.Unmarshal([]byte(tools), &p.Tools))
 	s := client.Responses.NewStreaming(t.Context(), p)
 	for s.Next() && s.Current().Type != "response.mcp_call.in_progress" {
@@ -378,4 +378,15 @@ func TestCallOfATurnThatGoesOn(t *testing.T) {
 	if len(items) != 3 || !strings.HasPrefix(items[2], "function_call ") {
 		t.Errorf("items %v", items)
 	}
+	input := []any{map[string]any{"role": "user", "content": "go"}}
+	for _, item := range got.Output {
+		input = append(input, map[string]any{"type": "item_reference", "id": item.ID})
+	}
+	input = append(input, map[string]any{"type": "function_call_output", "call_id": "c1", "output": "one"})
+	body, err := json.Marshal(map[string]any{"input": input})
+	expect.OK(t, err)
+	status, _ := r.post("/v1/responses", string(body))
+	expect.Equal(t, "status", status, 200)
+	messages, _ := heard(server, 2)
+	expect.Equal(t, "what references stand for", messages, "user: go\nassistant: Both.  c1=pick({\"n\":1})\ntool: one\n")
 }

@@ -2,6 +2,7 @@ package openai
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"regexp"
@@ -12,14 +13,24 @@ import (
 
 // An item's ID names its turn, so that it is found without reading the transcript: kind_TURN_N of the agent's items,
 // kind_in_TURN_MESSAGE of a user's. The input items of a response name no turn; they are found while the response is
-// stored.
+// stored. The agent's items in a session that was made for a request are kind_TURN.SESSION_N: a request that refers to
+// one names no session. Who knows such an ID has got the item, since the session's key is random.
 var (
-	ofAgent = regexp.MustCompile(`^(?:msg|fc|mcp)_([0-9a-f]{8}-[0-9]{1,16})(?:-earlier)?_[0-9]{1,9}$`)
+	ofAgent = regexp.MustCompile(`^(msg|fc|mcp)_([0-9a-f]{8}-[0-9]{1,16})(?:-earlier)?(?:\.([A-Za-z0-9_-]+))?_[0-9]{1,9}$`)
+	made    = regexp.MustCompile(responseSession + `(?:[a-z2-7]{26}|[0-9a-f]{32})$`)
 	ofUser  = regexp.MustCompile(`^(msg_in_|fco_in_)([0-9a-f]{8}-[0-9]{1,16}_)?([A-Za-z0-9._:@+=~-]{1,128})(_[0-9]{1,9})?$`)
 )
 
 // itemID is the ID of an agent's nth item in a turn, the same in a stream and in the response.
 func itemID(kind, turn string, n int) string { return fmt.Sprintf("%s_%s_%d", kind, turn, n) }
+
+// turnName is a turn as the IDs of its agent's items have it.
+func turnName(sessionKey, turn string) string {
+	if made.MatchString(sessionKey) {
+		turn += "." + base64.RawURLEncoding.EncodeToString([]byte(sessionKey))
+	}
+	return turn
+}
 
 // inputID is the ID of an item of a message. turn is "" for the input of a response.
 func inputID(kind, turn, message string) string {
@@ -32,7 +43,7 @@ func inputID(kind, turn, message string) string {
 // turnOf returns the turn that an item's ID names, and the ID as lists have it. turn is "" if it is the ID of no item.
 func (a *API) turnOf(ctx context.Context, sessionKey, id string) (turn, listed string, err error) {
 	if parts := ofAgent.FindStringSubmatch(id); parts != nil {
-		return parts[1], id, nil
+		return parts[2], id, nil
 	}
 	parts := ofUser.FindStringSubmatch(id)
 	switch {

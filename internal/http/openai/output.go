@@ -83,13 +83,13 @@ func (a *API) output(ctx context.Context, o session.Outcome) ([]any, error) {
 		return nil, err
 	}
 	turn := cmp.Or(o.Continues, o.Turn)
-	items := slices.DeleteFunc(itemsOf(turn, entries), func(item any) bool {
+	items := slices.DeleteFunc(itemsOf(o.Session, turn, entries), func(item any) bool {
 		_, isInput := item.(inputItem)
 		_, isResult := item.(resultItem)
 		return isInput || isResult
 	})
 	if len(items) == 0 && o.Reply != "" {
-		items = append(items, newText(turn, 0, completed, o.Reply))
+		items = append(items, newText(turnName(o.Session, turn), 0, completed, o.Reply))
 	}
 	return items, nil
 }
@@ -109,7 +109,7 @@ func (a *API) entries(ctx context.Context, o session.Outcome) (entries []session
 // itemsOf makes items of a turn's entries, with the user's. The entries of an earlier run end with an interrupted
 // entry. Its interrupted text is left out: the stream has it as an incomplete item, and the reply
 // begins again.
-func itemsOf(turn string, entries []session.Entry) []any {
+func itemsOf(sessionKey, turn string, entries []session.Entry) []any {
 	cut := -1 // the end of the last earlier run
 	for i, e := range entries {
 		if e.Interrupted && i < len(entries)-1 {
@@ -122,6 +122,7 @@ func itemsOf(turn string, entries []session.Entry) []any {
 		if i <= cut {
 			of += "-earlier"
 		}
+		of = turnName(sessionKey, of)
 		switch {
 		case e.Role == session.RoleUser:
 			var results []session.CallResult

@@ -45,6 +45,9 @@ func (a *API) postResponse(w http.ResponseWriter, r *gateway.Request) error {
 	}
 	text, files := joined(all)
 	if asks != nil {
+		if err := a.refer(r, all, whole); err != nil {
+			return err
+		}
 		if text, files, err = folded("input", all, whole, asks); err != nil {
 			return err
 		}

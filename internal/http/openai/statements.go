@@ -23,6 +23,7 @@ type statement struct {
 	files []session.Attachment
 	calls []session.ToolUse // of the assistant's
 	call  string            // of a result
+	item  string            // the ID of the item that it only refers to
 }
 
 // folded makes a message of statements: the words and results after the assistant's last one. What is before

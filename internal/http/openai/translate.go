@@ -137,6 +137,9 @@ func (t *translation) next() (n, index int) {
 	return n, index
 }
 
+// turn is the output's turn in the IDs of its items.
+func (t *translation) turn() string { return turnName(t.response.Conversation.ID, t.output.First) }
+
 // add adds a piece of text to the open item.
 func (t *translation) add(piece string) {
 	if piece == "" {
@@ -145,7 +148,7 @@ func (t *translation) add(piece string) {
 	if t.text == nil {
 		t.replace()
 		n, index := t.next()
-		t.text = &openText{textItem: newText(t.output.First, n, inProgress, ""), n: n, index: index}
+		t.text = &openText{textItem: newText(t.turn(), n, inProgress, ""), n: n, index: index}
 		t.tell("response.output_item.added", object{"output_index": index, "item": t.text.textItem})
 		t.tell("response.content_part.added", t.text.at(object{"part": newPart("")}))
 	}
@@ -181,7 +184,7 @@ func (t *translation) openTool(e session.Event) {
 	}
 	t.replace()
 	n, index := t.next()
-	o := openTool{newTool(t.output.First, n, inProgress, e.Name), n, index, e.CallID}
+	o := openTool{newTool(t.turn(), n, inProgress, e.Name), n, index, e.CallID}
 	t.tools = append(t.tools, o)
 	t.tell("response.output_item.added", object{"output_index": index, "item": o.toolItem})
 	t.tell("response.mcp_call.in_progress", object{"output_index": index, "item_id": o.ID})
@@ -191,7 +194,7 @@ func (t *translation) openTool(e session.Event) {
 func (t *translation) call(e session.Event) {
 	t.replace()
 	n, index := t.next()
-	item := newCallItem(t.output.First, n, completed, e.CallID, e.Name, e.Input)
+	item := newCallItem(t.turn(), n, completed, e.CallID, e.Name, e.Input)
 	begun := item
 	begun.Arguments, begun.Status = "", inProgress
 	t.tell("response.output_item.added", object{"output_index": index, "item": begun})

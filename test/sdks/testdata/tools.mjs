@@ -146,6 +146,12 @@ const clients = {
   "langchain-structured-function": () => structured(langchain(), "functionCalling"),
   "langchain-structured-responses": () => structured(langchain({ useResponsesApi: true }), "jsonSchema"),
 
+  "ai-responses-stored": () => generate(provider.responses(model)),
+  async "ai-responses-next"() {
+    const messages = [{ role: "user", content: input }];
+    messages.push(...(await generateText({ model: provider.responses(model), messages, system: instructions, tools: aiTools, stopWhen: isStepCount(3) })).responseMessages);
+    return generate(provider.responses(model), { prompt: undefined, messages: [...messages, { role: "user", content: "Repeat the result." }] });
+  },
   "ai-responses": () => generate(provider.responses(model), { providerOptions: { openai: { store: false } } }),
   "ai-responses-conversation": (session) => generate(provider.responses(model), { providerOptions: { openai: { conversation: session } } }),
   "ai-responses-stream": () => stream(provider.responses(model), { providerOptions: { openai: { store: false } } }),
