@@ -157,8 +157,10 @@ func resumeText(r gateway.Resume, turn *time.Time) string {
 
 func entryText(e session.Entry) string {
 	switch {
-	case e.Tool == nil && e.Text == "" && e.Brought != nil:
+	case e.Tool == nil && e.Text == "" && e.Brought != nil && len(e.Brought.Results) > 0:
 		return fmt.Sprintf("results of %d calls", len(e.Brought.Results))
+	case e.Tool == nil && e.Text == "" && e.Brought != nil:
+		return fmt.Sprintf("what was said before, %d entries", len(e.Brought.Past))
 	case e.Tool == nil:
 		return e.Text
 	}

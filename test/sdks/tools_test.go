@@ -24,7 +24,7 @@ var withTools = map[string]string{
 	"agents-session": "It was 21, in brief.", "agents-output": fromSchema,
 	"langchain-responses": fromTool, "langchain-responses-conversation": fromTool, "langchain-chat": fromTool, "langchain-chat-session": fromTool,
 	"langchain-structured": fromSchema, "langchain-structured-function": fromSchema, "langchain-structured-responses": fromSchema,
-	"ai-responses": fromTool, "ai-responses-stored": fromTool, "ai-responses-next": "It was 21, in brief.", "ai-responses-conversation": fromTool, "ai-responses-stream": fromTool,
+	"ai-responses": fromTool, "ai-responses-stored": fromTool, "ai-responses-next": "It was 21, in brief.", "ai-responses-previous": fromTool, "ai-responses-conversation": fromTool, "ai-responses-stream": fromTool,
 	"ai-chat": fromTool, "ai-chat-session": fromTool, "ai-chat-stream": fromTool, "ai-compatible": fromTool,
 	"ai-object-responses": fromSchema, "ai-object-chat": fromSchema, "ai-object-compatible": fromSchema,
 	"ai-use-chat": "It was 21, in brief.", "ai-use-chat-responses": "It was 21, in brief.",

@@ -48,8 +48,10 @@ func line(e session.Entry) string {
 		return fmt.Sprintf("tool: %s failed: %s", e.Tool.Name, shorten(e.Tool.Error))
 	case e.Tool != nil && e.Tool.Client:
 		return fmt.Sprintf("tool: %s, of the client's program", e.Tool.Name)
-	case e.Brought != nil && e.Text == "":
+	case e.Brought != nil && e.Text == "" && len(e.Brought.Results) > 0:
 		return fmt.Sprintf("%s: results of %d calls", e.Role, len(e.Brought.Results))
+	case e.Brought != nil && e.Text == "":
+		return fmt.Sprintf("%s: what was said before, %d entries", e.Role, len(e.Brought.Past))
 	case e.Tool != nil && e.Tool.Output == nil:
 		return fmt.Sprintf("tool: %s, interrupted", e.Tool.Name)
 	case e.Tool != nil:

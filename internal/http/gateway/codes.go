@@ -58,6 +58,7 @@ const (
 	RedisRefused     Code = "redis_refused"     // Redis refused a command, for example because it is full
 	MessageLost      Code = "message_lost"      // Redis has lost the message while its sender waited: it did not run
 	Overloaded       Code = "overloaded"        // bodies being read are too large together, or too many connections open
+	NoWorker         Code = "no_worker"         // the request depends on what workers run, and the gateway has seen none yet
 	Draining         Code = "draining"          // the gateway ends; another one takes the request
 )
 
@@ -106,5 +107,6 @@ var meanings = map[Code]struct {
 	RedisRefused:         {http.StatusServiceUnavailable, "Redis refused the request"},
 	MessageLost:          {http.StatusServiceUnavailable, "Redis has lost the message"},
 	Overloaded:           {http.StatusServiceUnavailable, "Too many requests at once"},
+	NoWorker:             {http.StatusServiceUnavailable, "No worker has been seen yet"},
 	Draining:             {http.StatusServiceUnavailable, "The gateway is shutting down"},
 }

@@ -71,6 +71,23 @@ func (r *Request) Waiting() (context.Context, context.CancelFunc) {
 	}
 }
 
+// WhenGone calls f if the client goes away before a call of done, unless the gateway drains: then the gateway may have
+// ended the connection.
+func (r *Request) WhenGone(f func(ctx context.Context) error) (done func()) {
+	g, id := r.gateway, r.ID
+	stop := context.AfterFunc(r.Context(), func() {
+		ctx, cancel := r.More()
+		defer cancel()
+		if g.Draining() {
+			return
+		}
+		if err := f(ctx); err != nil {
+			g.log.Warn("the client went away, and its message was not cancelled", "request_id", id, "error", err)
+		}
+	})
+	return func() { stop() }
+}
+
 // Interrupted returns the problem of a wait or stream that the gateway ended, and otherwise err.
 func Interrupted(err error) error {
 	switch {

@@ -44,7 +44,7 @@ func Fail(code Code, format string, args ...any) *Problem {
 var pauses = map[Code]time.Duration{
 	FollowupsFull: 5 * time.Second, LineFull: 5 * time.Second, MessagesFull: 5 * time.Second, OutboxFull: 5 * time.Second,
 	RateLimited: time.Second, TooManyStreams: 5 * time.Second,
-	Overloaded: time.Second, RedisUnavailable: 2 * time.Second, RedisRefused: 10 * time.Second, MessageLost: time.Second, Draining: time.Second,
+	Overloaded: time.Second, RedisUnavailable: 2 * time.Second, RedisRefused: 10 * time.Second, MessageLost: time.Second, Draining: time.Second, NoWorker: 2 * time.Second,
 }
 
 // conditions are the errors that a client's call may return, and their codes. The first match

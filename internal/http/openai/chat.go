@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"turnstile"
 	"turnstile/internal/http/gateway"
 	"turnstile/internal/text/boundedjson"
 	"turnstile/internal/text/frame"
@@ -88,12 +87,15 @@ func (b chatBody) check(free bool) error {
 }
 
 // statements reads the messages. free: clients may instruct the agent, so there may be results of functions.
-// Of what a session has already, pictures among it, only the roles are read.
+// Of what a session has already, pictures among it, only the roles are read, and the results since the user's words.
 func (b chatBody) statements(free bool) (all []statement, err error) {
-	known := 0
+	known, words, user := 0, 0, 0
 	for i, m := range b.Messages {
-		if b.inSession && m.Role == roleAssistant {
-			known = i + 1
+		switch {
+		case b.inSession && m.Role == roleAssistant:
+			known, words = i+1, user
+		case m.Role == roleUser:
+			user = i
 		}
 	}
 	for i, m := range b.Messages {
@@ -102,7 +104,10 @@ func (b chatBody) statements(free bool) (all []statement, err error) {
 			return nil, refuse(param, "The role %.100q is not supported: the agent uses its tools itself.", m.Role)
 		}
 		s := statement{role: m.Role, call: m.CallID}
-		if roleLabels[m.Role] != "System" && i < known {
+		if roleLabels[m.Role] != "System" && i < known && (m.Role != roleTool || i < words) {
+			if said(m.Content) {
+				s.text = notRead
+			}
 			all = append(all, s)
 			continue
 		}
@@ -118,6 +123,9 @@ func (b chatBody) statements(free bool) (all []statement, err error) {
 	}
 	return all, nil
 }
+
+// notRead stands for a text that the session has.
+const notRead = "[not read]"
 
 // newStatements are those after the assistant's last one. The session has the earlier ones.
 func newStatements(all []statement) []statement {
@@ -160,6 +168,13 @@ func (a *API) postChat(w http.ResponseWriter, r *gateway.Request) error {
 		key = body.Metadata[sessionMetadata]
 	}
 	delete(body.Metadata, sessionMetadata)
+	temporary, err := wantsTemporary(r)
+	if err != nil {
+		return err
+	}
+	if temporary {
+		key = ""
+	}
 	oneShot := key == ""
 	agent, err := a.agentOf(r, body.Model)
 	if err != nil {
@@ -192,13 +207,10 @@ func (a *API) postChat(w http.ResponseWriter, r *gateway.Request) error {
 	if err != nil {
 		return err
 	}
-	m, err := origin{Model: body.Model}.message(text, files, body.Metadata, r.Token.Name)
+	to.temporary = oneShot
+	m, err := origin{Model: body.Model, Temporary: oneShot}.message(text, files, body.Metadata, r.Token.Name)
 	if err != nil {
 		return err
-	}
-	if oneShot { // its session ends with the response
-		to.temporary = true
-		m.ReplyTo = turnstile.NoReply
 	}
 	m.Agent, m.Request = agent, asks
 	to.streamed = body.Stream
@@ -207,6 +219,7 @@ func (a *API) postChat(w http.ResponseWriter, r *gateway.Request) error {
 		return err
 	}
 	p := place{receipt.Session, receipt.ID}
+	defer a.whenGone(r, to, p)()
 	repeated := body.Stream && receipt.Duplicate
 	var before session.Info
 	if repeated {

@@ -24,6 +24,7 @@ type responseBody struct {
 	Stream       bool              `json:"stream"`
 	Background   bool              `json:"background"`
 	Metadata     map[string]string `json:"metadata"`
+	Store        *bool             `json:"store"`
 
 	Instructions json.RawMessage   `json:"instructions"`
 	Tools        []json.RawMessage `json:"tools"`
@@ -109,6 +110,7 @@ type origin struct {
 	Model      string `json:"model,omitempty"`
 	Background bool   `json:"background,omitempty"`
 	Previous   string `json:"previous_response_id,omitempty"`
+	Temporary  bool   `json:"temporary,omitempty"`
 }
 
 // message makes a message of its text and files.

@@ -50,15 +50,12 @@ func (l *liveAgents) instructable(ctx context.Context, operator *admin.Client, a
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	err := l.look(ctx, operator)
+	err := l.look(ctx, operator, agentsFor)
 	return l.takes[agent], err
 }
 
-// takers are the agents of which each live worker takes requests of clients, nil if none lives.
+// takers are the agents of which each worker takes requests of clients.
 func takers(workers []admin.Worker) map[string]bool {
-	if len(workers) == 0 {
-		return nil
-	}
 	takes, all := map[string]bool{}, true
 	for _, w := range workers {
 		for _, name := range w.Agents {

@@ -263,7 +263,7 @@ func TestWrongRequestsOfClients(t *testing.T) {
 		"tool_choice is":          `{"input":"x","tool_choice":"any"}`,
 		"A format is":             `{"input":"x","text":{"format":{"type":"xml"}}}`,
 		"no such call":            `{"input":[{"type":"function_call_output","call_id":"c","output":"x"},{"role":"assistant","content":"x"},{"role":"user","content":"x"}]}`,
-		"Nothing is new":          `{"input":[{"role":"assistant","content":"x"}]}`,
+		"Nothing is new":          `{"conversation":"s","input":[{"role":"assistant","content":"x"}]}`,
 		"is a text":               `{"input":[{"type":"function_call_output","call_id":"c","output":[{"type":"input_image","image_url":"https://x.test/a.png"}]}]}`,
 		"not between 0 and 2":     `{"input":"x","temperature":3}`,
 		"stored prompts":          `{"input":"x","prompt":{"id":"p"}}`,

@@ -21,9 +21,10 @@ type model struct {
 	Owner   string `json:"owned_by"`
 }
 
-// models are the agents of the live workers: those that the token may name, and what the default ones are.
+// models are the agents of the live workers, or of those that lived last: those that the token may name, and what the
+// default ones are.
 func (a *API) models(r *gateway.Request) ([]model, error) {
-	workers, err := a.admin.Workers(r.Work())
+	workers, err := a.live.workersOf(r.Work(), a.admin)
 	if err != nil {
 		return nil, err
 	}
@@ -76,13 +77,14 @@ func (a *API) getModel(w http.ResponseWriter, r *gateway.Request) error {
 // agentsFor is how long the agents of the live workers are remembered.
 const agentsFor = 5 * time.Second
 
-// liveAgents remembers the named agents of the live workers, and of those that lived before: while a worker
-// restarts, its agents' names are still agents.
+// liveAgents remembers the agents of the live workers, and the names of those that lived before: while a worker
+// restarts, its agents' names are still agents. Until a first worker was seen, every question is a gateway.NoWorker.
 type liveAgents struct {
-	mu    sync.Mutex
-	names []string
-	takes map[string]bool // which let clients instruct them; nil: no worker was seen
-	read  time.Time
+	mu      sync.Mutex
+	workers []admin.Worker // those that lived at the last look, or the one before
+	names   []string
+	takes   map[string]bool // which let clients instruct them
+	read    time.Time
 }
 
 // agentOf returns the agent that a request's model names: one that a live worker runs, if the token may
@@ -101,23 +103,35 @@ func (a *API) agentOf(r *gateway.Request, model string) (string, error) {
 func (l *liveAgents) namesOf(ctx context.Context, operator *admin.Client) ([]string, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	err := l.look(ctx, operator)
+	err := l.look(ctx, operator, agentsFor)
 	return l.names, err
 }
 
-// look reads the heartbeats, unless it just has. l.mu is held.
-func (l *liveAgents) look(ctx context.Context, operator *admin.Client) error {
-	if time.Since(l.read) < agentsFor {
+func (l *liveAgents) workersOf(ctx context.Context, operator *admin.Client) ([]admin.Worker, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	err := l.look(ctx, operator, 0)
+	return l.workers, err
+}
+
+// look reads the heartbeats, unless it has within a time. l.mu is held.
+func (l *liveAgents) look(ctx context.Context, operator *admin.Client, within time.Duration) error {
+	if time.Since(l.read) < within {
 		return nil
 	}
 	workers, err := operator.Workers(ctx)
-	if err != nil {
+	workers = slices.DeleteFunc(workers, func(w admin.Worker) bool { return w.Started.IsZero() }) // it has just started
+	switch {
+	case err != nil:
 		return err
+	case len(workers) == 0 && l.workers == nil:
+		return gateway.Fail(gateway.NoWorker, "Which agents there are is known once a worker has started: repeat the request then.")
 	}
 	l.read = time.Now()
-	if takes := takers(workers); takes != nil {
-		l.takes = takes
+	if len(workers) == 0 {
+		return nil
 	}
+	l.workers, l.takes = workers, takers(workers)
 	for _, worker := range workers {
 		for _, name := range worker.Agents {
 			if name != agents.Default && !slices.Contains(l.names, name) && len(l.names) < agents.Most {

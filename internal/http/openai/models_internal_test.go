@@ -11,7 +11,7 @@ import (
 // While no worker lives, as in a restart, the names that were seen before still name agents.
 func TestAgentsAreRemembered(t *testing.T) {
 	t.Parallel()
-	l := liveAgents{names: []string{"writer"}}
+	l := liveAgents{workers: []admin.Worker{{}}, names: []string{"writer"}}
 	names, err := l.namesOf(t.Context(), admin.NewClient(redistest.New(t)))
 	expect.OK(t, err)
 	expect.List(t, "names", names, "writer")

@@ -9,10 +9,12 @@ import (
 
 	"github.com/openai/openai-go/v3/option"
 
+	"turnstile"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/worker"
 	"turnstile/test/acl"
 	"turnstile/test/expect"
+	"turnstile/test/redistest"
 )
 
 // A model that is the name of a living worker's agent chooses this agent, for a token that may name one.
@@ -82,4 +84,42 @@ func TestModelNamesAnAgent(t *testing.T) {
 	p.Model = "coder"
 	_, err = root.Responses.New(t.Context(), p)
 	r.refused(err, http.StatusBadRequest, "invalid_request", "another agent than coder")
+}
+
+// Before a first worker was seen nobody knows which agents there are, and what they take.
+func TestBeforeTheFirstWorker(t *testing.T) {
+	t.Parallel()
+	r := &rig{T: t, redis: redistest.New(t), fresh: true}
+	r.client = turnstile.NewClient(r.redis)
+	_, r.url = r.gateway()
+	get := func(path string) (int, string) {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, r.url+path, nil)
+		expect.OK(t, err)
+		response, err := (&http.Client{Transport: transport(t)}).Do(request)
+		expect.OK(t, err)
+		expect.OK(t, response.Body.Close())
+		return response.StatusCode, response.Header.Get("Retry-After")
+	}
+	for _, path := range []string{"/v1/models", "/v1/models/echo"} {
+		if status, after := get(path); status != http.StatusServiceUnavailable || after == "" {
+			t.Errorf("%s: %d, Retry-After %q", path, status, after)
+		}
+	}
+	for body, want := range map[string]int{
+		`{"input":"x","background":true}`:                               http.StatusOK,
+		`{"input":"x","background":true,"model":"turnstile"}`:           http.StatusOK,
+		`{"input":"x","background":true,"model":"coder"}`:               http.StatusServiceUnavailable,
+		`{"input":"x","background":true,"instructions":"Be brief."}`:    http.StatusServiceUnavailable,
+		`{"input":"x","background":true,"tools":` + tools + `}`:         http.StatusServiceUnavailable,
+		`{"input":[{"role":"system","content":"x"}],"background":true}`: http.StatusServiceUnavailable,
+	} {
+		if status, got := r.post("/v1/responses", body); status != want {
+			t.Errorf("%s: %d %v", body, status, got)
+		}
+	}
+	r.worker()
+	status, _ := get("/v1/models")
+	expect.Equal(t, "with a worker", status, http.StatusOK)
+	status, _ = r.post("/v1/responses", `{"input":"x","model":"coder"}`)
+	expect.Equal(t, "with a worker", status, http.StatusOK)
 }

@@ -5,7 +5,21 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"time"
+
+	"turnstile/internal/http/gateway"
 )
+
+// temporaryHeader gives a request a temporary session, whatever session it names.
+const temporaryHeader = "X-Turnstile-Temporary"
+
+func wantsTemporary(r *gateway.Request) (bool, error) {
+	switch value := r.Header.Get(temporaryHeader); value {
+	case "", "false", "true":
+		return value == "true", nil
+	default:
+		return false, refuse(temporaryHeader, "%s is true or false.", temporaryHeader)
+	}
+}
 
 // oneShots says when temporary sessions are erased.
 type oneShots struct {

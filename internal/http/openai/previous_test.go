@@ -30,7 +30,7 @@ func TestPreviousResponse(t *testing.T) {
 	second, err := after("", first.ID, "behind a message that waits")
 	expect.OK(t, err)
 	_, err = after("", first.ID, "a fork")
-	r.refused(err, 400, "invalid_request", "cannot be continued twice")
+	r.refused(err, 400, "invalid_request", "last one is "+second.ID+": continue that one, or send the conversation s")
 	_, err = after("s", first.ID, "a fork in the conversation that it names")
 	r.refused(err, 400, "invalid_request", "cannot be continued twice")
 	_, err = after("other", second.ID, "elsewhere")
@@ -44,7 +44,7 @@ func TestPreviousResponse(t *testing.T) {
 	}
 	expect.OK(t, s.Close())
 	_, err = after("", second.ID, "a fork beside a turn")
-	r.refused(err, 400, "invalid_request", "cannot be continued twice")
+	r.refused(err, 400, "invalid_request", "last one is "+runs.ID)
 	third, err := after("", runs.ID, "behind a turn that runs")
 	expect.OK(t, err)
 	_, err = r.sdk.Responses.Cancel(t.Context(), runs.ID)
@@ -57,7 +57,7 @@ func TestPreviousResponse(t *testing.T) {
 		return err == nil
 	})
 	_, err = after("", third.ID, "behind what was undone")
-	r.refused(err, 400, "invalid_request", "cannot be continued")
+	r.refused(err, 400, "invalid_request", "was undone")
 	again, err := r.sdk.Responses.New(t.Context(), say("s", "again"))
 	expect.OK(t, err)
 	// A new transcript has no last response.
@@ -67,6 +67,9 @@ func TestPreviousResponse(t *testing.T) {
 	r.refused(err, 400, "invalid_request", "begun anew")
 	fresh, err := r.sdk.Responses.New(t.Context(), say("s", "anew"))
 	expect.OK(t, err)
+	// A client that left before it had its response's ID finds it.
+	_, err = after("", again.ID, "a fork of the conversation before")
+	r.refused(err, 400, "invalid_request", "last one is "+fresh.ID)
 	_, err = after("", fresh.ID, "goes on")
 	expect.OK(t, err)
 }

@@ -102,7 +102,7 @@ func (p place) begun(m session.Message, accepted time.Time) response {
 	o, metadata := originOf(m)
 	r := response{
 		ID: p.id(), Object: "response", CreatedAt: accepted.Unix(), Status: queued, Background: o.Background, Model: o.Model, Output: []any{},
-		Parallel: true, Conversation: reference{p.session}, ToolChoice: "none", Tools: []any{}, Store: true, Metadata: metadata, Message: p.message, settings: defaults(),
+		Parallel: true, Conversation: reference{p.session}, ToolChoice: "none", Tools: []any{}, Store: !o.Temporary, Metadata: metadata, Message: p.message, settings: defaults(),
 	}
 	if r.Model == "" {
 		r.Model = modelName

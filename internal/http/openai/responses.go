@@ -52,7 +52,7 @@ func (a *API) postResponse(w http.ResponseWriter, r *gateway.Request) error {
 			return err
 		}
 	}
-	o := origin{Model: body.Model, Background: body.Background, Previous: body.Previous}
+	o := origin{Model: body.Model, Background: body.Background, Previous: body.Previous, Temporary: to.temporary}
 	m, err := o.message(text, files, body.Metadata, r.Token.Name)
 	if err != nil {
 		return err
@@ -64,6 +64,9 @@ func (a *API) postResponse(w http.ResponseWriter, r *gateway.Request) error {
 		return err
 	}
 	p := place{receipt.Session, receipt.ID}
+	if !body.Background {
+		defer a.whenGone(r, to, p)()
+	}
 	var before session.Info
 	if repeated := body.Stream && receipt.Duplicate; repeated {
 		if before, err = a.client.Session(p.session).Info(r.Work()); err != nil {
@@ -98,8 +101,18 @@ func (b responseBody) target(r *gateway.Request, data []byte) (t target, err err
 		key = previous.session
 		after = previous.message
 	}
-	t, err = identify(r, responseSession, key, data)
+	if t, err = identify(r, responseSession, key, data); err != nil {
+		return t, err
+	}
 	t.after = after
+	temporary, err := wantsTemporary(r)
+	switch {
+	case temporary && (key != "" || b.Background):
+		return t, refuse(temporaryHeader, "%s is for a request without a conversation and background.", temporaryHeader)
+	case b.Store != nil && !*b.Store && key == "" && !b.Background:
+		temporary = true
+	}
+	t.temporary = temporary
 	return t, err
 }
 

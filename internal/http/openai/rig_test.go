@@ -53,6 +53,7 @@ type rig struct {
 	lookAfter    time.Duration // how often a request looks whether its turn is parked; 0: the default
 	eraseAfter   time.Duration // how long a temporary session is kept; 0: as long as the test
 	hook         redis.Hook    // of their Redis client; may be nil
+	fresh        bool          // they have seen no worker yet
 }
 
 func newRig(t *testing.T, change ...func(*gateway.Config)) *rig {
@@ -82,6 +83,9 @@ func (r *rig) gateway(change ...func(*gateway.Config)) (*gateway.Gateway, string
 	api.EraseAfter(life, life/10)
 	if r.lookAfter > 0 {
 		api.LookAfter(r.lookAfter)
+	}
+	if !r.fresh {
+		api.SeesWorker()
 	}
 	api.Mount(g)
 	server := httptest.NewServer(g)

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"slices"
 	"strconv"
 	"time"
 
@@ -51,6 +52,7 @@ type target struct {
 	byBody    bool   // the message's ID is made of the body
 	temporary bool   // the session is only for the message, and erased after it
 	streamed  bool   // the response is
+	leaves    bool   // the message is cancelled when the client goes away
 }
 
 // identify returns the session and the message ID of a request. A request without a session gets a new
@@ -72,6 +74,9 @@ func identify(r *gateway.Request, kind, sessionKey string, data []byte) (t targe
 	}
 	if err := session.ValidateKey(t.session); err != nil {
 		return t, refuse("conversation", "%s.", err)
+	}
+	if t.leaves, err = wantsLeave(r, sessionKey == ""); err != nil {
+		return t, err
 	}
 	switch {
 	case key != "":
@@ -97,7 +102,8 @@ func (a *API) send(r *gateway.Request, to target, m turnstile.Message) (turnstil
 		}
 	}
 	m.ID, m.After, m.TraceParent = to.message, to.after, r.TraceParent()
-	if to.temporary {
+	if to.temporary { // its session ends with the response
+		m.ReplyTo = turnstile.NoReply
 		if err := a.kept.MakeTemporary(r.Work(), to.session); err != nil {
 			return turnstile.Receipt{}, err
 		}
@@ -134,13 +140,37 @@ func (a *API) send(r *gateway.Request, to target, m turnstile.Message) (turnstil
 // store stores a message with its ID.
 func (a *API) store(r *gateway.Request, sessionKey string, m turnstile.Message) (turnstile.Receipt, error) {
 	receipt, err := a.client.Session(sessionKey).Send(r.Work(), m)
-	switch {
-	case errors.Is(err, session.ErrOtherAgent):
+	if errors.Is(err, session.ErrNotLast) {
+		receipt, err = a.fork(r, sessionKey, m)
+	}
+	if errors.Is(err, session.ErrOtherAgent) {
 		err = refuse("model", "The conversation has another agent than %s: begin another conversation for it.", m.Agent)
-	case errors.Is(err, session.ErrNotLast):
-		err = refuse("previous_response_id", "The conversation's last response is another one: a response cannot be continued twice, after it was undone, or after the conversation was begun anew.")
 	}
 	return receipt, err
+}
+
+// fork stores a message that follows another response than the last one, if it has results of open calls: the AI SDK
+// names the response before the one with the calls, and parallel calls may be answered one by one. Otherwise it is refused.
+func (a *API) fork(r *gateway.Request, sessionKey string, m turnstile.Message) (receipt turnstile.Receipt, err error) {
+	if m.Request != nil && len(m.Request.Results) > 0 {
+		open, err := a.openCalls(r.Work(), sessionKey)
+		if err != nil {
+			return receipt, err
+		}
+		if slices.ContainsFunc(m.Request.Results, func(result session.CallResult) bool { return open[result.CallID] > 0 }) {
+			m.After = ""
+			return a.client.Session(sessionKey).Send(r.Work(), m)
+		}
+	}
+	last, err := a.kept.LastMessage(r.Work(), sessionKey)
+	switch {
+	case err != nil:
+		return receipt, err
+	case last == "":
+		return receipt, refuse("previous_response_id", "The response was undone, or the conversation was begun anew: send the conversation %s in place of previous_response_id.", sessionKey)
+	}
+	return receipt, refuse("previous_response_id", "A response cannot be continued twice, and the conversation's last one is %s: continue that one, or send the conversation %s in place of previous_response_id.",
+		place{sessionKey, last}.id(), sessionKey)
 }
 
 // saysItRepeats reports whether a client says that it repeats a request.

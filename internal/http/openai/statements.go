@@ -26,20 +26,28 @@ type statement struct {
 	item  string            // the ID of the item that it only refers to
 }
 
+// resultsMost is how many results of a session are sent before the assistant's last call. No response has more calls.
+const resultsMost = 100
+
 // folded makes a message of statements: the words and results after the assistant's last one. What is before
-// becomes the request's past if the client has the whole conversation; otherwise the session has it.
+// becomes the request's past if the client has the whole conversation: then it may be all, and the model goes on.
+// Otherwise the session has it, except for results between calls: the agent knows which of them it has.
 func folded(param string, all []statement, whole bool, q *session.ModelRequest) (text string, files []session.Attachment, err error) {
 	last := len(all)
 	for last > 0 && all[last-1].role != roleAssistant {
 		last--
+	}
+	between := last // the beginning of a row of calls and results
+	for between > 0 && (all[between-1].role == roleTool || all[between-1].role == roleAssistant && all[between-1].text == "") {
+		between--
 	}
 	var texts []string
 	for i, s := range all {
 		switch {
 		case s.role == "system" || s.role == "developer":
 			q.Instructions = strings.TrimPrefix(q.Instructions+"\n\n"+s.text, "\n\n")
-		case i < last && !whole:
-		case i < last:
+		case i < last && !whole && (s.role != roleTool || i < between):
+		case i < last && whole:
 			if q.Past, err = remembered(param, q.Past, s); err != nil {
 				return "", nil, err
 			}
@@ -51,7 +59,8 @@ func folded(param string, all []statement, whole bool, q *session.ModelRequest) 
 			texts, files = append(texts, s.text), append(files, s.files...)
 		}
 	}
-	if len(texts)+len(q.Results) == 0 {
+	q.Results = q.Results[max(0, len(q.Results)-resultsMost):]
+	if len(texts)+len(q.Results) == 0 && (!whole || len(q.Past)+len(q.Instructions) == 0) {
 		return "", nil, refuse(param, "Nothing is new: there is no message of the user or result of a tool after the assistant's last message.")
 	}
 	return strings.Join(texts, "\n\n"), files, nil
@@ -71,11 +80,15 @@ func remembered(param string, past []session.Entry, s statement) ([]session.Entr
 		}
 		return past, nil
 	}
-	for i := len(past) - 1; i >= 0; i-- {
+	var of *session.ToolUse // the first of equal calls since the user's last words
+	for i := len(past) - 1; i >= 0 && (of == nil || past[i].Role != session.RoleUser); i-- {
 		if use := past[i].Tool; use != nil && use.CallID == s.call && use.Output == nil {
-			use.Output = quoted(s.text)
-			return past, nil
+			of = use
 		}
+	}
+	if of != nil {
+		of.Output = quoted(s.text)
+		return past, nil
 	}
 	return nil, refuse(param, "There is a result for the call %.100q, and no such call before it.", s.call)
 }

@@ -4,8 +4,10 @@ package store
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -53,6 +55,34 @@ func (s *Store) Created(ctx context.Context, sessionKey string) (at time.Time, e
 		return at, fmt.Errorf("read session %s: %w", sessionKey, err)
 	}
 	return time.UnixMilli(ms), nil
+}
+
+// LastMessage returns the ID of the message that a session's next one directly follows, as turnstile.Message's After
+// means it. "": there is none, because the conversation was begun anew or its last turn undone.
+func (s *Store) LastMessage(ctx context.Context, sessionKey string) (string, error) {
+	k, prefix := rediskey.For(sessionKey), rediskey.IDPrefix(sessionKey)
+	var pending *redis.StringSliceCmd
+	var run, record *redis.SliceCmd
+	_, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		pending = p.LRange(ctx, k.Pending(), 0, 0)
+		run, record = p.HMGet(ctx, k.Run(), "ids", "sid", "fence"), p.HMGet(ctx, k.Record(), "session_id", "undone")
+		return nil
+	})
+	if err != nil {
+		return "", fmt.Errorf("read the last message of %s: %w", sessionKey, err)
+	}
+	if waiting := pending.Val(); len(waiting) > 0 {
+		return protocol.MessageID(prefix, waiting[0]), nil
+	}
+	last, talk := script.HashFields(run), script.HashFields(record)
+	var ids []string
+	_ = json.Unmarshal([]byte(last.Text("ids")), &ids) // a list that cannot be read counts as empty
+	_, undone, _ := strings.Cut(talk.Text("undone"), " ")
+	undone, _, _ = strings.Cut(undone, " ")
+	if len(ids) == 0 || last.Text("sid") != talk.Text("session_id") || undone == prefix+last.Text("fence") {
+		return "", nil
+	}
+	return protocol.MessageID(prefix, ids[len(ids)-1]), nil
 }
 
 // TokensToday returns the input and output tokens that the agents of all workers have reported today, in

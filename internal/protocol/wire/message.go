@@ -51,7 +51,7 @@ func (m Message) Said() session.Message {
 // valid checks the rules that have no limit.
 func (m Message) valid() error {
 	switch {
-	case strings.TrimSpace(m.Text) == "" && (m.Request == nil || len(m.Request.Results) == 0):
+	case strings.TrimSpace(m.Text) == "" && (m.Request == nil || len(m.Request.Results)+len(m.Request.Past)+len(m.Request.Instructions) == 0):
 		return fmt.Errorf("%w message: its text is empty", session.ErrInvalid)
 	case !utf8.ValidString(m.Text):
 		return fmt.Errorf("%w message: its text is not UTF-8", session.ErrInvalid)

@@ -125,9 +125,13 @@ func TestRequests(t *testing.T) {
 			t.Errorf("%q: %v", want, err)
 		}
 	}
-	m := wire.Message{Request: &session.ModelRequest{Brought: session.Brought{Results: []session.CallResult{{CallID: "c"}}}}}
-	if err := m.Validate(session.Limits{}); err != nil {
-		t.Errorf("a result without a text: %v", err)
+	for what, r := range map[string]session.ModelRequest{
+		"a result": {Brought: session.Brought{Results: []session.CallResult{{CallID: "c"}}}}, "instructions": {Instructions: "x"},
+		"what was said": {Brought: session.Brought{Past: []session.Entry{{Role: session.RoleAssistant, Text: "x"}}}},
+	} {
+		if err := (wire.Message{Request: &r}).Validate(session.Limits{}); err != nil {
+			t.Errorf("%s without a text: %v", what, err)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -19,8 +20,13 @@ const unsent = "no result was sent"
 // entries of the calls, and what was said elsewhere before a message in front of it.
 type joined struct {
 	entries  []session.Entry
-	open     map[string]int // the place of each call that waits for its result
-	resolved int            // the first call with a result from the turn's own messages
+	open     map[string][]int           // the places of the calls that wait for their results, by their IDs
+	given    map[string]json.RawMessage // the results since the user's last words
+	resolved int                        // the first call with a result from the turn's own messages
+}
+
+func newJoined() joined {
+	return joined{open: map[string][]int{}, given: map[string]json.RawMessage{}, resolved: math.MaxInt}
 }
 
 // join adds an entry. A result that no open call waits for becomes a part of its text. Once the user has
@@ -34,19 +40,24 @@ func (j *joined) join(e session.Entry) session.Entry {
 			j.add(past)
 		}
 		for _, r := range b.Results {
-			i, waits := j.open[r.CallID]
-			if !waits {
+			waiting, output := j.open[r.CallID], quoted(r.Output)
+			if len(waiting) == 0 {
+				if bytes.Equal(j.given[r.CallID], output) {
+					continue // clients send all results of a row of calls
+				}
 				e.Text = joinedText(e.Text, fmt.Sprintf("[A result was sent for the call %s, which is not open: %s]", r.CallID, r.Output))
 				continue
 			}
+			i := waiting[0]
 			use := *j.entries[i].Tool
-			use.Output = quoted(r.Output)
+			use.Output = output
 			j.entries[i].Tool, j.resolved = &use, min(j.resolved, i)
-			delete(j.open, r.CallID)
+			j.open[r.CallID], j.given[r.CallID] = waiting[1:], output
 		}
 	}
 	if e.Role == session.RoleUser && said(e) {
 		clear(j.open)
+		clear(j.given)
 	}
 	return e
 }
@@ -55,8 +66,12 @@ func (j *joined) add(e session.Entry) {
 	if e = j.join(e); e.Role == session.RoleUser && !said(e) {
 		return
 	}
-	if e.Tool != nil && e.Tool.Client && e.Tool.Output == nil {
-		j.open[e.Tool.CallID] = len(j.entries)
+	switch use := e.Tool; {
+	case use == nil || !use.Client:
+	case use.Output == nil:
+		j.open[use.CallID] = append(j.open[use.CallID], len(j.entries))
+	default:
+		j.given[use.CallID] = use.Output
 	}
 	j.entries = append(j.entries, e)
 }
@@ -67,7 +82,7 @@ func said(e session.Entry) bool { return e.Text != "" || len(e.Attachments) > 0 
 // bring joins the turn's history and its messages. The calls whose results the messages have are part of the
 // turn: they are sent however long the history is.
 func (r *run) bring() {
-	j := joined{open: map[string]int{}}
+	j := newJoined()
 	for _, e := range r.turn.History {
 		j.add(e)
 	}
@@ -83,6 +98,9 @@ func (r *run) bring() {
 		}
 	}
 	from := min(j.resolved, len(j.entries))
+	if len(own) == 0 && from == len(j.entries) && from > 0 {
+		from-- // the model goes on from what was said last
+	}
 	if from < len(j.entries) {
 		for from > 0 && j.entries[from-1].Role == session.RoleTool {
 			from--

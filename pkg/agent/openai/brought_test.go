@@ -103,6 +103,18 @@ func TestResultsJoinTheirCalls(t *testing.T) {
 			"user: go\nassistant:  c1=pick({})\ntool: Error: no result was sent =c1\nuser: never mind\nassistant: ok\n" +
 				"user: [A result was sent for the call c1, which is not open: 1]\n\n[A result was sent for the call c9, which is not open: 9]",
 		},
+		"again": {
+			append(append([]session.Entry{user("go")}, calls("c1", "c2")...), session.Entry{Role: session.RoleUser, Brought: &session.Brought{Results: results("c1", "1").Results}}, assistant("ok")),
+			asking("", session.ModelRequest{Brought: results("c1", "1", "c2", "2")}),
+			"user: go\nassistant:  c1=pick({}) c2=pick({})\ntool: 1 =c1\ntool: 2 =c2\nassistant: ok",
+		},
+		"of calls with one ID": {
+			append([]session.Entry{user("go")}, calls("c1", "c1")...), asking("", session.ModelRequest{Brought: results("c1", "1", "c1", "2")}),
+			"user: go\nassistant:  c1=pick({}) call00001=pick({})\ntool: 1 =c1\ntool: 2 =call00001",
+		},
+		"no words, and the model goes on": {
+			nil, asking("", session.ModelRequest{Brought: session.Brought{Past: []session.Entry{user("go"), assistant("so")}}}), "user: go\nassistant: so",
+		},
 		"of what the client has said": {
 			nil, asking("", session.ModelRequest{Brought: session.Brought{
 				Past: append([]session.Entry{user("go")}, calls("c1")...), Results: results("c1", "1").Results,

@@ -152,6 +152,10 @@ const clients = {
     messages.push(...(await generateText({ model: provider.responses(model), messages, system: instructions, tools: aiTools, stopWhen: isStepCount(3) })).responseMessages);
     return generate(provider.responses(model), { prompt: undefined, messages: [...messages, { role: "user", content: "Repeat the result." }] });
   },
+  async "ai-responses-previous"() {
+    const first = await openai.responses.create({ model, input, text: { format: zodTextFormat(Weather, "weather") } });
+    return generate(provider.responses(model), { providerOptions: { openai: { previousResponseId: first.id } } });
+  },
   "ai-responses": () => generate(provider.responses(model), { providerOptions: { openai: { store: false } } }),
   "ai-responses-conversation": (session) => generate(provider.responses(model), { providerOptions: { openai: { conversation: session } } }),
   "ai-responses-stream": () => stream(provider.responses(model), { providerOptions: { openai: { store: false } } }),
