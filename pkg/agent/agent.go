@@ -128,6 +128,10 @@ type Result struct {
 	// accepted steer, and a turn without any is done with an empty reply. Leave it empty if the agent
 	// emits its reply: followers do not see a Text that differs from it.
 	Text string
+
+	// Cut says that the reply ends where the model reached a limit of its length. The turn is done, with the code
+	// session.CodeLength.
+	Cut bool
 }
 
 // Retryable marks an error after which the same turn may be tried again: the turn had not produced

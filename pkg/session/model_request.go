@@ -47,4 +47,7 @@ type Brought struct {
 type CallResult struct {
 	CallID string `json:"call_id"`
 	Output string `json:"output"`
+
+	// Attachments are pictures and files that the function returned.
+	Attachments []Attachment `json:"attachments,omitempty"`
 }

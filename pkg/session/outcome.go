@@ -32,8 +32,8 @@ type Outcome struct {
 	// Error is a sentence for users that says why the status is not StatusDone.
 	Error string `json:"error,omitempty"`
 
-	// Code is the kind of a failure: one of the codes below, if the status is StatusFailed. Earlier
-	// workers stored none.
+	// Code is the kind of a failure: one of the codes below, if the status is StatusFailed, or CodeLength if it is
+	// StatusDone. Earlier workers stored none.
 	Code string `json:"code,omitempty"`
 
 	// Detail is for operators: the agent's error as it is, which may have lines of its stderr,
@@ -43,6 +43,9 @@ type Outcome struct {
 	Duration Millis `json:"duration_ms"`     // of the turn, from its claim
 	Usage    *Usage `json:"usage,omitempty"` // of the turn; nil if the agent reported none
 }
+
+// CodeLength is the code of a message that is done with a reply which the model ended at the limit of its length.
+const CodeLength = "length"
 
 // The codes of a failure.
 const (

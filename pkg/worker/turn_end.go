@@ -36,7 +36,11 @@ func (t *turnRun) writeEnd(result agent.Result, err error) (more bool, _ error) 
 		}
 		r := t.recorder.finished(result)
 		t.warm.returnToPool(len(r.entries))
-		more, err := t.finish(protocol.End{Status: session.StatusDone, Reply: r.reply, Entries: r.entries, Usage: r.usage})
+		end := protocol.End{Status: session.StatusDone, Reply: r.reply, Entries: r.entries, Usage: r.usage}
+		if result.Cut {
+			end.Code = session.CodeLength
+		}
+		more, err := t.finish(end)
 		if err != nil {
 			t.warm.drop()
 		}

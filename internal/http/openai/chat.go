@@ -32,15 +32,12 @@ type chatBody struct {
 	Format    struct {
 		Type string `json:"type"`
 	} `json:"response_format"`
-
-	Stop          json.RawMessage `json:"stop"`
-	MaxTokens     json.RawMessage `json:"max_tokens"`
-	MaxCompletion json.RawMessage `json:"max_completion_tokens"`
 }
 
 type chatMessage struct {
 	Role    string          `json:"role"`
 	Content json.RawMessage `json:"content"`
+	Refusal string          `json:"refusal"`
 	Calls   []chatCall      `json:"tool_calls"`
 	CallID  string          `json:"tool_call_id"`
 }
@@ -74,12 +71,6 @@ func (b chatBody) check(free bool) error {
 	case free:
 	case len(b.Tools) > 0:
 		return refuse("tools", ownTools)
-	case said(b.Stop):
-		return refuse("stop", "The agent decides where its reply ends: leave stop out.")
-	case said(b.MaxTokens):
-		return refuse("max_tokens", unbounded)
-	case said(b.MaxCompletion):
-		return refuse("max_completion_tokens", unbounded)
 	case b.Format.Type != "" && b.Format.Type != "text":
 		return refuse("response_format", "The agent replies with text.")
 	}
@@ -111,7 +102,10 @@ func (b chatBody) statements(free bool) (all []statement, err error) {
 			all = append(all, s)
 			continue
 		}
-		if said(m.Content) || !free {
+		switch {
+		case m.Role == roleAssistant && !said(m.Content) && m.Refusal != "":
+			s.text = m.Refusal
+		case said(m.Content) || !free:
 			if s.text, s.files, err = parseContent(param, m.Content); err != nil {
 				return nil, err
 			}
@@ -231,7 +225,7 @@ func (a *API) postChat(w http.ResponseWriter, r *gateway.Request) error {
 	if err != nil {
 		return err
 	}
-	c := chat{api: a, place: p, model: body.Model, created: stored.AcceptedAt}
+	c := chat{api: a, place: p, model: body.Model, created: stored.AcceptedAt, asks: stored.Request}
 	if c.model == "" {
 		c.model = modelName
 	}
@@ -251,6 +245,7 @@ type chat struct {
 	model   string
 	created time.Time
 	run     int64 // of a repeated request: see lastRun
+	asks    *session.ModelRequest
 }
 
 func (c chat) id() string { return "chatcmpl-" + strings.TrimPrefix(c.place.id(), responsePrefix) }
@@ -268,6 +263,14 @@ func usageOf(o session.Outcome) chatUsage {
 	return chatUsage{o.Usage.InputTokens, o.Usage.OutputTokens, o.Usage.InputTokens + o.Usage.OutputTokens}
 }
 
+// finishOf is the finish_reason of a turn that is done, without calls.
+func finishOf(o session.Outcome) string {
+	if o.Code == session.CodeLength {
+		return "length"
+	}
+	return "stop"
+}
+
 // whole responds when the message ends.
 func (c chat) whole(w http.ResponseWriter, r *gateway.Request) error {
 	o, err := c.api.await(r, c.place)
@@ -275,7 +278,7 @@ func (c chat) whole(w http.ResponseWriter, r *gateway.Request) error {
 		return c.api.unended(w, r, c.place, err)
 	}
 	if o.Status != session.StatusDone {
-		return gateway.Respond(w, http.StatusBadRequest, failure{turnProblem(o)}) // LangChain repeats a request after 422
+		return gateway.Respond(w, http.StatusBadRequest, failure{turnProblem(told(r, c.asks, o))}) // LangChain repeats a request after 422
 	}
 	work, done := r.More()
 	defer done()
@@ -286,7 +289,7 @@ func (c chat) whole(w http.ResponseWriter, r *gateway.Request) error {
 	if err != nil {
 		return err
 	}
-	message, finish := object{"role": roleAssistant, "content": textOf(items), "refusal": nil}, "stop"
+	message, finish := object{"role": roleAssistant, "content": textOf(items), "refusal": nil}, finishOf(o)
 	if calls := callsOf(items); len(calls) > 0 {
 		message["tool_calls"], finish = calls, "tool_calls"
 		if message["content"] == "" {

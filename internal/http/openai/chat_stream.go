@@ -34,10 +34,10 @@ func (c chat) stream(w http.ResponseWriter, r *gateway.Request, withUsage bool) 
 			s.data(failure{interrupted(ctx, err)})
 			return err
 		case o.Status != session.StatusDone:
-			s.data(failure{turnProblem(o)})
+			s.data(failure{turnProblem(told(r, c.asks, o))})
 			return s.err
 		}
-		finish := "stop"
+		finish := finishOf(o)
 		if s.calls > 0 {
 			finish = "tool_calls"
 		}

@@ -55,6 +55,15 @@ func problemOf(p *gateway.Problem) problem {
 	return of
 }
 
+// told is an outcome as the request's token may read it: operators get the agent's own reason, and so do those who instruct
+// the model, of a message that did. Their requests are what its server refuses.
+func told(r *gateway.Request, asks *session.ModelRequest, o session.Outcome) session.Outcome {
+	if o.Detail != "" && (r.Token.May(gateway.Operate) || asks != nil && r.Token.May(gateway.Instruct)) {
+		o.Error = o.Detail
+	}
+	return o
+}
+
 // turnProblem is the problem of a message that ended without being done. No SDK repeats the request
 // after its type: the message would run again.
 func turnProblem(o session.Outcome) problem {

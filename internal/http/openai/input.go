@@ -29,7 +29,6 @@ type responseBody struct {
 	Instructions json.RawMessage   `json:"instructions"`
 	Tools        []json.RawMessage `json:"tools"`
 	Prompt       json.RawMessage   `json:"prompt"`
-	MaxTokens    json.RawMessage   `json:"max_output_tokens"`
 	Text         struct {
 		Format struct {
 			Type string `json:"type"`
@@ -66,10 +65,7 @@ func said(field json.RawMessage) bool {
 	return len(field) > 0 && !slices.Contains([]string{"null", `""`, "[]"}, string(field))
 }
 
-const (
-	ownTools  = "The agent has its own tools: leave them out of the request. Give them to the worker's agent: by TURNSTILE_TOOLS_FILE (docs/agents/openai.md), or in the configuration of the program that it runs (docs/agents/cli.md). An agent openai takes them, and instructions, with TURNSTILE_INSTRUCT=true on all its workers, of a token that may instruct (docs/openai-api.md)."
-	unbounded = "The gateway cannot bound an agent's reply: leave it out, and set the bound at the agent."
-)
+const ownTools = "The agent has its own tools: leave them out of the request. Give them to the worker's agent: by TURNSTILE_TOOLS_FILE (docs/agents/openai.md), or in the configuration of the program that it runs (docs/agents/cli.md). An agent openai takes them, and instructions, with TURNSTILE_INSTRUCT=true on all its workers, of a token that may instruct (docs/openai-api.md)."
 
 // check refuses parameters that the agent could not honour. free: clients may instruct it.
 func (b responseBody) check(free bool) error {
@@ -81,8 +77,6 @@ func (b responseBody) check(free bool) error {
 		return refuse("instructions", "The agent has its own instructions: leave them out, or say it in the input.")
 	case len(b.Tools) > 0:
 		return refuse("tools", ownTools)
-	case said(b.MaxTokens):
-		return refuse("max_output_tokens", unbounded)
 	case b.Text.Format.Type != "" && b.Text.Format.Type != "text":
 		return refuse("text.format", "The agent replies with text.")
 	}
@@ -148,6 +142,7 @@ func originOf(m session.Message) (o origin, metadata map[string]string) {
 type part struct {
 	Type     string          `json:"type"`
 	Text     string          `json:"text"`
+	Refusal  string          `json:"refusal"`
 	ImageURL json.RawMessage `json:"image_url"` // a string, or in chats an object with url
 	File     inputFile       `json:"file"`      // of chats
 	inputFile
@@ -182,6 +177,11 @@ func parseContent(param string, data json.RawMessage) (text string, files []sess
 		switch p.Type {
 		case "input_text", "output_text", "text":
 			texts = append(texts, p.Text)
+		case "refusal":
+			texts = append(texts, p.Refusal)
+		case "thinking", "redacted_thinking", "reasoning", "reasoning_text", "summary_text": // no model takes another's thoughts
+		case "input_audio":
+			err = refuse(param, "A part of type input_audio is not supported: send a text, or the audio as a file.")
 		case "input_image", "image_url":
 			var url struct {
 				URL string `json:"url"`
@@ -219,6 +219,7 @@ func (b responseBody) statements(free bool) (all []statement, err error) {
 		CallID    string          `json:"call_id"`
 		Name      string          `json:"name"`
 		Arguments string          `json:"arguments"`
+		Input     string          `json:"input"`
 		Output    json.RawMessage `json:"output"`
 	}
 	if err := boundedjson.Unmarshal(data, &items); err != nil || len(items) == 0 {
@@ -235,7 +236,9 @@ func (b responseBody) statements(free bool) (all []statement, err error) {
 			s.text, s.files, err = parseContent(param, item.Content)
 		case free && item.Type == "function_call":
 			s.role, s.calls = roleAssistant, []session.ToolUse{{Name: item.Name, CallID: item.CallID, Input: arguments(item.Arguments), Client: true}}
-		case free && item.Type == "function_call_output":
+		case free && item.Type == "custom_tool_call":
+			s.role, s.calls = roleAssistant, []session.ToolUse{{Name: item.Name, CallID: item.CallID, Input: quoted(item.Input), Client: true}}
+		case free && (item.Type == "function_call_output" || item.Type == "custom_tool_call_output"):
 			s.role, s.call = roleTool, item.CallID
 			s.text, s.files, err = parseContent(param, item.Output)
 		case free && slices.Contains([]string{"reasoning", "mcp_call"}, item.Type):
@@ -244,6 +247,8 @@ func (b responseBody) statements(free bool) (all []statement, err error) {
 			s.role, s.item = roleAssistant, item.ID
 		case item.Type == itemReference:
 			err = refuse(param, "The session has the history: send only what is new.")
+		case item.Type == "compaction":
+			err = refuse(param, "An item of type compaction is not supported, as only its maker can read it: send the items that it stands for.")
 		case !message:
 			err = refuse(param, "An item of type %.100q is not supported: the agent uses its tools itself.", item.Type)
 		case item.Role == "system" || item.Role == "developer":

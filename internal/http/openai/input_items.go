@@ -35,13 +35,17 @@ type resultItem struct {
 	Type   string `json:"type"`
 	CallID string `json:"call_id"`
 	Status string `json:"status"`
-	Output string `json:"output"`
+	Output any    `json:"output"` // a string, or with files a list of parts
 }
 
 // inputs are the items of a message. Those of a conversation name its turn.
 func inputs(turn, message, text string, files []session.Attachment, results []session.CallResult) (items []any) {
 	for i, r := range results {
-		items = append(items, resultItem{ID: fmt.Sprintf("%s_%d", inputID("fco", turn, message), i), Type: "function_call_output", CallID: r.CallID, Status: completed, Output: r.Output})
+		item := resultItem{ID: fmt.Sprintf("%s_%d", inputID("fco", turn, message), i), Type: "function_call_output", CallID: r.CallID, Status: completed, Output: r.Output}
+		if len(r.Attachments) > 0 {
+			item.Output = newInput(turn, message, r.Output, r.Attachments).Content
+		}
+		items = append(items, item)
 	}
 	if text != "" || len(files) > 0 || len(results) == 0 {
 		items = append(items, newInput(turn, message, text, files))

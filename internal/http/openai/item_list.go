@@ -105,12 +105,20 @@ func about(item any) (id string, bytes int) {
 	case callItem:
 		return i.ID, len(i.Name) + len(i.Arguments)
 	case resultItem:
-		return i.ID, len(i.Output)
-	case inputItem:
-		for _, p := range i.Content {
-			bytes += len(p.Text) + len(p.ImageURL) + len(p.FileURL) + len(p.FileData)
+		if parts, ok := i.Output.([]inputPart); ok {
+			return i.ID, bytesOf(parts)
 		}
-		return i.ID, bytes
+		text, _ := i.Output.(string)
+		return i.ID, len(text)
+	case inputItem:
+		return i.ID, bytesOf(i.Content)
 	}
 	return "", 0
+}
+
+func bytesOf(parts []inputPart) (bytes int) {
+	for _, p := range parts {
+		bytes += len(p.Text) + len(p.ImageURL) + len(p.FileURL) + len(p.FileData)
+	}
+	return bytes
 }

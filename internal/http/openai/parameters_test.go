@@ -20,7 +20,7 @@ func TestWhatIsIgnored(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.worker()
-	status, got := r.post("/v1/responses", `{"model":"any","input":"hello","conversation":{"id":"s"},"store":false,"temperature":0.3,"top_p":1,
+	status, got := r.post("/v1/responses", `{"model":"any","input":"hello","conversation":{"id":"s"},"store":false,"max_output_tokens":5,"temperature":0.3,"top_p":1,
 		"truncation":"auto","include":["reasoning.encrypted_content"],"reasoning":{"effort":"low"},"service_tier":"auto",
 		"tool_choice":"auto","tools":[],"instructions":null,"text":{"format":{"type":"text"}},"parallel_tool_calls":true,"user":"u","not_known":{"a":[1]}}`)
 	output, _ := got["output"].([]any)
@@ -29,8 +29,8 @@ func TestWhatIsIgnored(t *testing.T) {
 	}
 	conversation, _ := got["conversation"].(map[string]any)
 	expect.Equal(t, "conversation", conversation["id"], "s")
-	status, got = r.post("/v1/chat/completions", `{"messages":[{"role":"user","content":"hello"}],"max_tokens":null,
-		"temperature":0,"stop":[],"seed":1,"n":1,"logprobs":false,"tools":null,"tool_choice":"none","user":"u","not_known":7}`)
+	status, got = r.post("/v1/chat/completions", `{"messages":[{"role":"user","content":"hello"}],"max_tokens":5,"max_completion_tokens":5,
+		"temperature":0,"stop":["x"],"seed":1,"n":1,"logprobs":false,"tools":null,"tool_choice":"none","user":"u","not_known":7}`)
 	if status != 200 || got["object"] != "chat.completion" {
 		t.Errorf("%d %v", status, got)
 	}

@@ -121,15 +121,16 @@ func (r response) ended(o session.Outcome, at time.Time, output []any) response 
 	r.Output = output
 	switch o.Status {
 	case session.StatusDone:
+		if o.Code == session.CodeLength {
+			r.unfinished("max_output_tokens")
+			break
+		}
 		seconds := at.Unix()
 		r.Status, r.Completed = completed, &seconds
 	case session.StatusStopped:
 		r.Status = cancelled
 	case session.StatusInterrupted:
-		r.Status = incomplete
-		r.Incomplete = &struct {
-			Reason string `json:"reason"`
-		}{"interrupted"}
+		r.unfinished("interrupted")
 	default:
 		p := turnProblem(o)
 		r.Status, r.Error = failed, &reason{Code: p.Code, Message: p.Message, Type: p.Type, Failure: p.Failure}
@@ -139,6 +140,14 @@ func (r response) ended(o session.Outcome, at time.Time, output []any) response 
 		r.Usage.InputDetails.Cached = u.CachedTokens
 	}
 	return r
+}
+
+// unfinished ends a response with a part of its output.
+func (r *response) unfinished(why string) {
+	r.Status = incomplete
+	r.Incomplete = &struct {
+		Reason string `json:"reason"`
+	}{why}
 }
 
 // stored is the response of a message as it is stored now.

@@ -141,6 +141,10 @@ func (a *API) respond(w http.ResponseWriter, r *gateway.Request, p place, m turn
 	if _, err := r.Reads(ctx); err != nil {
 		return err
 	}
+	if m.Outcome != nil {
+		o := told(r, m.Request, *m.Outcome)
+		m.Outcome = &o
+	}
 	now, err := a.stored(ctx, p, m)
 	if err != nil {
 		return err

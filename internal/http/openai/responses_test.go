@@ -272,7 +272,6 @@ func TestWhatIsRefused(t *testing.T) {
 		"none of an image":     `{"input":[{"role":"user","content":[{"type":"input_image","image_url":"data:application/pdf;base64,eA=="}]}]}`,
 		"no id of a respons":   `{"input":"x","previous_response_id":"resp_zzz"}`,
 		"is empty":             `{"input":" "}`,
-		"cannot bound":         `{"input":"x","max_output_tokens":5}`,
 		"true or false":        `{"input":"x","stream":"yes"}`,
 		"is the gateway's":     `{"input":"x","metadata":{"sender":"me"}}`,
 		"session key":          `{"input":"x","conversation":"a b"}`,
@@ -285,9 +284,6 @@ func TestWhatIsRefused(t *testing.T) {
 	}
 	for part, body := range map[string]string{
 		"TURNSTILE_TOOLS_FILE": `{"messages":[{"role":"user","content":"x"}],"tools":[{"type":"function"}]}`,
-		"bound an agent":       `{"messages":[{"role":"user","content":"x"}],"max_tokens":5}`,
-		"bound at the":         `{"messages":[{"role":"user","content":"x"}],"max_completion_tokens":5}`,
-		"leave stop out":       `{"messages":[{"role":"user","content":"x"}],"stop":"x"}`,
 		"none of an image":     `{"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:text/plain;base64,eA=="}}]}]}`,
 		"one choice":           `{"messages":[{"role":"user","content":"x"}],"n":2}`,
 		"no messages":          `{"messages":[]}`,

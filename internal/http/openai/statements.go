@@ -51,10 +51,8 @@ func folded(param string, all []statement, whole bool, q *session.ModelRequest) 
 			if q.Past, err = remembered(param, q.Past, s); err != nil {
 				return "", nil, err
 			}
-		case s.role == roleTool && len(s.files) > 0:
-			return "", nil, refuse(param, "The result of a function is a text.")
 		case s.role == roleTool:
-			q.Results = append(q.Results, session.CallResult{CallID: s.call, Output: s.text})
+			q.Results = append(q.Results, session.CallResult{CallID: s.call, Output: s.text, Attachments: s.files})
 		default:
 			texts, files = append(texts, s.text), append(files, s.files...)
 		}
@@ -80,14 +78,14 @@ func remembered(param string, past []session.Entry, s statement) ([]session.Entr
 		}
 		return past, nil
 	}
-	var of *session.ToolUse // the first of equal calls since the user's last words
-	for i := len(past) - 1; i >= 0 && (of == nil || past[i].Role != session.RoleUser); i-- {
+	of := -1 // the first of equal calls since the user's last words
+	for i := len(past) - 1; i >= 0 && (of < 0 || past[i].Role != session.RoleUser); i-- {
 		if use := past[i].Tool; use != nil && use.CallID == s.call && use.Output == nil {
-			of = use
+			of = i
 		}
 	}
-	if of != nil {
-		of.Output = quoted(s.text)
+	if of >= 0 {
+		past[of].Tool.Output, past[of].Attachments = quoted(s.text), s.files
 		return past, nil
 	}
 	return nil, refuse(param, "There is a result for the call %.100q, and no such call before it.", s.call)

@@ -48,7 +48,7 @@ func (a *API) stream(w http.ResponseWriter, r *gateway.Request, p place, m turns
 				m.EndedAt, err = a.endOf(work, p, m)
 			}
 			if err == nil {
-				t.end(begun.ended(o, m.EndedAt, output), ended)
+				t.end(begun.ended(told(r, m.Request, o), m.EndedAt, output), ended)
 			}
 		}
 		switch {

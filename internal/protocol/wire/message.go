@@ -58,7 +58,20 @@ func (m Message) valid() error {
 	case m.ExpiresIn < 0:
 		return fmt.Errorf("%w message: expires_in is negative", session.ErrInvalid)
 	}
-	for i, a := range m.Attachments {
+	if err := validAttachments(m.Attachments); err != nil {
+		return err
+	}
+	if _, err := ParseMode(string(m.Mode)); err != nil || m.Request == nil {
+		return err
+	}
+	if m.Mode == session.ModeCollect || m.Mode == session.ModeSteer {
+		return fmt.Errorf("%w mode %s: a message with a request for the model has a turn of its own", session.ErrInvalid, m.Mode)
+	}
+	return validRequest(*m.Request)
+}
+
+func validAttachments(list []session.Attachment) error {
+	for i, a := range list {
 		switch {
 		case a.Name == "":
 			return fmt.Errorf("%w attachment %d: it has no name", session.ErrInvalid, i+1)
@@ -68,13 +81,7 @@ func (m Message) valid() error {
 			return fmt.Errorf("%w attachment %.100q: its size is negative", session.ErrInvalid, a.Name)
 		}
 	}
-	if _, err := ParseMode(string(m.Mode)); err != nil || m.Request == nil {
-		return err
-	}
-	if m.Mode == session.ModeCollect || m.Mode == session.ModeSteer {
-		return fmt.Errorf("%w mode %s: a message with a request for the model has a turn of its own", session.ErrInvalid, m.Mode)
-	}
-	return validRequest(*m.Request)
+	return nil
 }
 
 type payload struct {

@@ -53,6 +53,12 @@ func validRequest(r session.ModelRequest) error {
 		if one.CallID == "" {
 			return invalid("a result has no call_id")
 		}
+		if len(one.Attachments) > maxAttachments {
+			return invalid("a result has %d attachments, at most %d are allowed", len(one.Attachments), maxAttachments)
+		}
+		if err := validAttachments(one.Attachments); err != nil {
+			return err
+		}
 	}
 	for i, e := range r.Past {
 		if e.Tool != nil {

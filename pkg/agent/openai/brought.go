@@ -51,7 +51,7 @@ func (j *joined) join(e session.Entry) session.Entry {
 			i := waiting[0]
 			use := *j.entries[i].Tool
 			use.Output = output
-			j.entries[i].Tool, j.resolved = &use, min(j.resolved, i)
+			j.entries[i].Tool, j.entries[i].Attachments, j.resolved = &use, r.Attachments, min(j.resolved, i)
 			j.open[r.CallID], j.given[r.CallID] = waiting[1:], output
 		}
 	}

@@ -43,13 +43,17 @@ func blocks(history []session.Entry, who *agent.Speakers, ids *callIDs) (all []b
 				i--
 			}
 			var results []message
+			var files []session.Attachment
 			for i+1 < len(history) && history[i+1].Role == session.RoleTool {
 				i++
 				if use := history[i].Tool; use != nil {
 					c, result := repeated(*use, ids)
 					reply.calls = append(reply.calls, c)
-					results = append(results, result)
+					results, files = append(results, result), append(files, history[i].Attachments...)
 				}
+			}
+			if len(files) > 0 { // a result has no pictures, so they follow the results
+				results = append(results, returned(files))
 			}
 			if reply.text != "" || len(reply.calls) > 0 {
 				all = append(all, newBlock(append([]message{reply}, results...)...))

@@ -78,6 +78,19 @@ func userMessage(who *agent.Speakers, text string, meta map[string]string, attac
 	return m
 }
 
+// returned is a message with the files that a client's functions returned.
+func returned(files []session.Attachment) message {
+	m := message{role: roleUser, text: "[Files that the functions returned]"}
+	for _, a := range files {
+		if isImage(a) {
+			m.images = append(m.images, image{a.URL, named(a)})
+			continue
+		}
+		m.text += "\n\n" + named(a)
+	}
+	return m
+}
+
 // blind is the message with its images only named.
 func (m message) blind() message {
 	for _, i := range m.images {

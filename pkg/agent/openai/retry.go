@@ -61,13 +61,16 @@ func (r *run) complete(ctx context.Context) (*completion, error) {
 	}
 }
 
+// finishLength is the finish_reason of a reply that reached a limit.
+const finishLength = "length"
+
 // judge is the error, or nil, for how a reply ended.
 func (r *run) judge(a *completion) error {
 	a.normalizeCalls(r.ids)
 	switch a.finish {
 	case "content_filter":
 		return errors.New("the content filter of the model's server stopped the reply: use other words, or start again with /new")
-	case "length":
+	case finishLength:
 		if r.output { // else finish returns a clearer error
 			r.turn.Emit(agent.Event{Type: session.EventNotice, Text: "The model's reply was truncated: it reached the limit of its length."})
 		}

@@ -54,20 +54,20 @@ func (a *Agent) Run(ctx context.Context, turn *agent.Turn) (agent.Result, error)
 	if err := r.instruct(); err != nil {
 		return agent.Result{}, err
 	}
-	err := r.converse(ctx)
+	cut, err := r.converse(ctx)
 	if err != nil && ctx.Err() != nil && !errors.Is(err, agent.ErrParked) {
 		err = command.Interrupted(ctx)
 	}
-	return agent.Result{}, err
+	return agent.Result{Cut: cut}, err
 }
 
-// converse asks the model until it has finished and no steer is left.
-func (r *run) converse(ctx context.Context) error {
+// converse asks the model until it has finished and no steer is left. cut: its last reply reached a limit.
+func (r *run) converse(ctx context.Context) (cut bool, err error) {
 	rounds := 0
 	for n := 1; ; n++ {
 		reply, last, err := r.respond(ctx, n)
 		if err != nil {
-			return err
+			return false, err
 		}
 		if reply.text.Len() > 0 || len(reply.calls) > 0 {
 			r.output = true
@@ -76,11 +76,11 @@ func (r *run) converse(ctx context.Context) error {
 		own, clients := r.parted(reply.calls)
 		if last {
 			r.hand(clients)
-			return r.finish(reply)
+			return reply.finish == finishLength, r.finish(reply)
 		}
 		if own > 0 {
 			if rounds++; rounds > r.config.ToolRounds {
-				return fmt.Errorf("the model exceeded %d tool rounds in one turn: "+
+				return false, fmt.Errorf("the model exceeded %d tool rounds in one turn: "+
 					"tool_rounds of TURNSTILE_OPENAI_FILE is the limit; what it has done until now is kept", r.config.ToolRounds)
 			}
 		}
@@ -89,12 +89,12 @@ func (r *run) converse(ctx context.Context) error {
 				continue
 			}
 			if err := r.use(ctx, fmt.Sprintf("call:%d.%d", n, i+1), c); err != nil {
-				return err
+				return false, err
 			}
 		}
 		if len(clients) > 0 {
 			r.hand(clients)
-			return nil
+			return reply.finish == finishLength, nil
 		}
 		if string(r.request.ToolChoice) != `"none"` {
 			r.request.ToolChoice = nil // a choice that forces a tool has been obeyed
@@ -107,7 +107,7 @@ func (r *run) finish(last *completion) error {
 	switch {
 	case r.output:
 		return nil
-	case last.finish == "length":
+	case last.finish == finishLength:
 		return errors.New("the model reached the limit of its reply before it wrote any text: raise max_tokens of TURNSTILE_OPENAI_FILE, or the limit of the request")
 	}
 	return errors.New("the model ended without a reply")
