@@ -287,7 +287,7 @@ func TestFailedTurn(t *testing.T) {
 		if l.Error == "" {
 			t.Errorf("%s takes %q for the reply", name, l.Text)
 		}
-		if name != "agents-whole" && !strings.Contains(l.Error, "the agent failed") { // that one has another text
+		if name != "agents-whole" && !strings.Contains(l.Error, "told to fail") { // that one has another text
 			t.Errorf("%s does not say why: %q", name, l.Error)
 		}
 		failed, err := redis.ZCard(t.Context(), "asynq:{session:"+name+"}:archived").Result()

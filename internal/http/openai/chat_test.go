@@ -195,7 +195,7 @@ func TestChatOfAFailedTurn(t *testing.T) {
 	r := newRig(t)
 	r.worker()
 	_, err := r.sdk.Chat.Completions.New(t.Context(), chat(sdk.UserMessage("fail=final x")))
-	r.refused(err, 400, "turn_failed", "failed: the agent failed")
+	r.refused(err, 400, "turn_failed", "failed: echo: told to fail")
 	if failed := new(sdk.Error); !errors.As(err, &failed) || !strings.Contains(failed.RawJSON(), `"turnstile_code":"agent_failed"`) {
 		t.Errorf("%v has no code of the outcome", err)
 	}
