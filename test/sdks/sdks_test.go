@@ -68,11 +68,17 @@ func (p *programs) gateway() *program.Process {
 	return gateway
 }
 
+// worker starts a worker, and waits until gateways can see one.
 func (p *programs) worker(agent ...string) *program.Process {
 	p.Helper()
-	return program.Start(p, program.Command(p, program.Build(p, "turnstile/cmd/worker"), append([]string{
+	worker := program.Start(p, program.Command(p, program.Build(p, "turnstile/cmd/worker"), append([]string{
 		"REDIS_URL=" + p.redis.URL(), "TURNSTILE_AGENT=echo", "TURNSTILE_HTTP_ADDR=", "TURNSTILE_SENTINEL_TTL=1s", "TURNSTILE_CONCURRENCY=20",
 	}, agent...)))
+	expect.Soon(p, "a worker lives", func() bool {
+		n, err := p.redis.Client().ZCard(p.Context(), "asynq:servers").Result()
+		return err == nil && n > 0
+	})
+	return worker
 }
 
 // node runs a script of testdata.

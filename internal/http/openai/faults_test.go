@@ -29,12 +29,14 @@ import (
 // programs are real gateways and workers on the test's Redis.
 type programs struct {
 	*testing.T
-	redis string
+	server *redistest.Server
+	redis  string // its URL
 }
 
 func newPrograms(t *testing.T) programs {
 	t.Helper()
-	return programs{t, redistest.StartServer(t).URL()}
+	server := redistest.StartServer(t)
+	return programs{t, server, server.URL()}
 }
 
 // gateway starts a gateway and returns its official client.
@@ -59,11 +61,17 @@ func (p programs) gateway() (*program.Process, sdk.Client, string) {
 	return gateway, r.at(url, option.WithMaxRetries(0)), url
 }
 
+// worker starts a worker, and waits until gateways can see one.
 func (p programs) worker() *program.Process {
 	p.Helper()
-	return program.Start(p, program.Command(p, program.Build(p, "turnstile/cmd/worker"), []string{
+	worker := program.Start(p, program.Command(p, program.Build(p, "turnstile/cmd/worker"), []string{
 		"REDIS_URL=" + p.redis, "TURNSTILE_AGENT=echo", "TURNSTILE_HTTP_ADDR=", "TURNSTILE_SENTINEL_TTL=" + expect.Lease(time.Second).String(),
 	}))
+	expect.Soon(p, "a worker lives", func() bool {
+		n, err := p.server.Client().ZCard(p.Context(), "asynq:servers").Result()
+		return err == nil && n > 0
+	})
+	return worker
 }
 
 // A gateway is killed in the middle of a stream. The client continues at another one, and has every
