@@ -95,7 +95,8 @@ const (
 // HasWorker reports whether a worker runs on this Redis database. It looks for heartbeats and for
 // the jobs of every worker, also of one without maintenance. It usually returns true after one
 // command, and false after 1.5 seconds. It returns an error if a read fails, for example because
-// the Redis user may not read these keys, or if ctx ends.
+// the Redis user may not read these keys, if Redis stores nothing, so that workers cannot show that they
+// live, or if ctx ends.
 func (c *Client) HasWorker(ctx context.Context) (bool, error) {
 	if has, err := c.hasHeartbeat(ctx); has || err != nil {
 		return has, err
@@ -117,6 +118,9 @@ func (c *Client) HasWorker(ctx context.Context) (bool, error) {
 			return false, context.Cause(ctx)
 		case <-tick.C:
 		}
+	}
+	if err := maintenance.Ping(ctx, c.rdb); err != nil {
+		return false, fmt.Errorf("look for workers: %w", err)
 	}
 	return c.hasHeartbeat(ctx) // a worker may have started meanwhile
 }

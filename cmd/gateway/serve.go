@@ -90,7 +90,7 @@ func serve(ctx context.Context, s config.Gateway, out *daemon.Output) error {
 	}
 	server, err := daemon.StartHTTP(ctx, httpd.Config{
 		Addr: s.Addr, Setting: "TURNSTILE_GATEWAY_ADDR", API: g, Logger: log, LogBlocked: out.Blocked,
-		Ping:     func(ctx context.Context) error { return rdb.Ping(ctx).Err() },
+		Ping:     admin.NewClient(rdb).Ping,
 		Draining: func() (httpd.Drain, bool) { return httpd.Drain{Reason: "shutdown", Running: m.Open()}, g.Draining() },
 	}, false)
 	if err != nil {
@@ -134,7 +134,7 @@ func newGateway(s config.Gateway, tokens *gateway.Tokens, destinations *outbox.F
 		DefaultReplyTo: destinations.Default,
 	})
 	deps := gateway.Deps{
-		Client: client, Admin: operator, Store: store.New(rdb), Ping: func(ctx context.Context) error { return rdb.Ping(ctx).Err() }, Metrics: m.Handler(), Observer: watched, Logger: log,
+		Client: client, Admin: operator, Store: store.New(rdb), Ping: operator.Ping, Metrics: m.Handler(), Observer: watched, Logger: log,
 		Destinations: destinations,
 	}
 	if traces != nil {

@@ -110,8 +110,12 @@ func (p *program) agents(ctx context.Context, flags map[string]string, asJSON bo
 	for _, n := range named {
 		rows[n.Name] = agentRow{Kind: string(n.Agent), Sessions: n.Sessions}
 	}
-	err = p.withAdmin(ctx, flags, func(client *admin.Client, _ redis.UniversalClient) error {
+	refused := ""
+	err = p.withAdmin(ctx, flags, func(client *admin.Client, rdb redis.UniversalClient) error {
 		workers, err := client.Workers(ctx)
+		if len(workers) == 0 {
+			_, refused = hasNoWorker(ctx, rdb)
+		}
 		for _, w := range workers {
 			for _, name := range w.Agents {
 				row := rows[name]
@@ -132,9 +136,14 @@ func (p *program) agents(ctx context.Context, flags map[string]string, asJSON bo
 		row.Agent, row.Sessions = name, append([]string{}, row.Sessions...)
 		list = append(list, row)
 	}
+	if refused != "" {
+		p.complain(refused)
+	}
 	switch {
 	case asJSON:
 		return p.printJSON(list)
+	case len(list) == 0 && refused != "":
+		return nil
 	case len(list) == 0:
 		return p.say("There is no agent: TURNSTILE_AGENTS_FILE is not set, and no worker is running.")
 	}

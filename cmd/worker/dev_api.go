@@ -34,7 +34,7 @@ func (d *devMode) api(s config.Worker, log *slog.Logger) func(redis.UniversalCli
 		client := turnstile.NewClient(rdb, senders)
 		operator := admin.NewClient(rdb, admin.Config{Limits: s.Limits()})
 		g := gateway.New(c, gateway.Deps{
-			Client: client, Admin: operator, Store: store.New(rdb), Ping: func(ctx context.Context) error { return rdb.Ping(ctx).Err() }, Destinations: destinations, Logger: log,
+			Client: client, Admin: operator, Store: store.New(rdb), Ping: operator.Ping, Destinations: destinations, Logger: log,
 		})
 		g.Mount("/board/", board.New(g, board.Deps{Client: client, Admin: operator, Asynqmon: "/asynqmon", Logger: log}))
 		openai.New(client, operator, protocol.NewBodies(rdb)).Mount(g)

@@ -69,7 +69,8 @@ func (p *program) ls(ctx context.Context, flags map[string]string, pattern strin
 				err = p.printJSON(gateway.ListedOf(s))
 			} else {
 				if s.State == admin.StateWaiting && !asked {
-					asked, idle = true, hasNoWorker(ctx, rdb)
+					asked = true
+					idle, _ = hasNoWorker(ctx, rdb)
 				}
 				if n == 1 {
 					t.row("SESSION", "STATE", "ACTIVE", "PENDING", "DELAYED", "DEAD LETTERS", "TITLE")

@@ -40,7 +40,7 @@ type listed struct {
 // ps lists the running turns and the waiting messages.
 func (p *program) ps(ctx context.Context, flags map[string]string, asJSON bool) error {
 	list := []listed{}
-	idle := false // no worker is running
+	idle, refused := false, "" // no worker is running; why that is unknown
 	var unable []string
 	err := p.withAdmin(ctx, flags, func(client *admin.Client, rdb redis.UniversalClient) error {
 		seen := map[string]bool{}
@@ -62,7 +62,7 @@ func (p *program) ps(ctx context.Context, flags map[string]string, asJSON bool) 
 			}
 			list = append(list, l)
 		}
-		idle = hasNoWorker(ctx, rdb)
+		idle, refused = hasNoWorker(ctx, rdb)
 		workers, _ := client.Workers(ctx) // as far as the Redis user may read them
 		for _, w := range workers {
 			for _, why := range w.Unable {
@@ -82,8 +82,11 @@ func (p *program) ps(ctx context.Context, flags map[string]string, asJSON bool) 
 	} else {
 		err = p.printListed(list, idle)
 	}
-	if idle {
+	switch {
+	case idle:
 		p.complain(noWorker)
+	case refused != "":
+		p.complain(refused)
 	}
 	for _, line := range unable {
 		p.complain(line)

@@ -21,10 +21,14 @@ func (p *program) withAdmin(ctx context.Context, flags map[string]string, f func
 	return p.withRedis(ctx, flags, func(rdb redis.UniversalClient) error { return f(admin.NewClient(rdb), rdb) })
 }
 
-// hasNoWorker reports whether no worker is running, as far as the Redis user may read that.
-func hasNoWorker(ctx context.Context, rdb redis.UniversalClient) bool {
+// hasNoWorker reports whether no worker is running, as far as the Redis user may read that. refused says why nobody
+// can know it, because Redis stores no heartbeat; "": it does.
+func hasNoWorker(ctx context.Context, rdb redis.UniversalClient) (idle bool, refused string) {
 	has, err := turnstile.NewClient(rdb).HasWorker(ctx)
-	return err == nil && !has
+	if redisconn.RefusesWrites(err) {
+		refused = "whether a worker is running is unknown, heartbeats cannot be written: " + redisconn.Explain(err)
+	}
+	return err == nil && !has, refused
 }
 
 // withRedis calls f with a connection to a Redis that responds.
@@ -41,7 +45,7 @@ func (p *program) withRedis(ctx context.Context, flags map[string]string, f func
 	defer rdb.Close()
 	limited, cancel := context.WithTimeout(ctx, responseTimeout)
 	defer cancel()
-	if err = rdb.Ping(limited).Err(); err == nil {
+	if err = rdb.Ping(limited).Err(); err == nil || redisconn.RefusesWrites(err) { // with a full disk it refuses PING, too
 		err = f(rdb)
 	}
 	if err != nil {

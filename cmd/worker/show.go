@@ -38,7 +38,9 @@ func (p *program) show(ctx context.Context, flags map[string]string, key string,
 		if asJSON {
 			err = p.printJSON(s)
 		} else {
-			s.idle = s.State == admin.StateWaiting && hasNoWorker(ctx, rdb)
+			if s.State == admin.StateWaiting {
+				s.idle, _ = hasNoWorker(ctx, rdb)
+			}
 			err = s.print(p.stdout)
 		}
 		if err != nil || !follow {

@@ -14,6 +14,7 @@ import (
 	"turnstile/internal/version"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
+	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
@@ -246,6 +247,30 @@ func TestStatesWithoutAWorker(t *testing.T) {
 			if !strings.Contains(r.out, "waits for a worker") || strings.Contains(r.out, "slot") {
 				t.Errorf("%s prints %q", command[0], r.out)
 			}
+		})
+	}
+}
+
+// In a Redis that stores nothing, nobody can know whether a worker runs. What is stored can be read.
+func TestRedisThatRefusesWrites(t *testing.T) {
+	t.Parallel()
+	for name, refuse := range map[string]func(*redistest.Server){
+		"memory": func(s *redistest.Server) { expect.OK(t, s.Client().ConfigSet(t.Context(), "maxmemory", "1").Err()) },
+		"disk":   (*redistest.Server).RefuseWrites,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.StartServer(t)
+			send(t, client(t, server.URL()), "a", "hello")
+			refuse(server)
+			environ := []string{"REDIS_URL=" + server.URL()}
+			for _, args := range [][]string{{"ps"}, {"ps", "--workers"}, {"agents"}} {
+				r := call(t, environ, args...).want(t, exitOK)
+				if !strings.Contains(r.err, "heartbeats cannot be written: Redis ") || strings.Contains(strings.ToLower(r.out+r.err), "no worker") {
+					t.Errorf("%v: %q, %q", args, r.out, r.err)
+				}
+			}
+			expect.Equal(t, "the session", strings.HasPrefix(rows(call(t, environ, "ls").want(t, exitOK).out)["a"], "waits for a slot "), true)
 		})
 	}
 }

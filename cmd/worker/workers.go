@@ -32,7 +32,7 @@ type liveWorker struct {
 
 // workers lists the live workers and gateways.
 func (p *program) workers(ctx context.Context, flags map[string]string, asJSON bool) error {
-	list := []liveWorker{}
+	list, refused := []liveWorker{}, ""
 	err := p.withAdmin(ctx, flags, func(client *admin.Client, rdb redis.UniversalClient) error {
 		infos, err := client.Workers(ctx)
 		if err != nil {
@@ -44,6 +44,9 @@ func (p *program) workers(ctx context.Context, flags map[string]string, asJSON b
 				l.Since = &at
 			}
 			list = append(list, l)
+		}
+		if len(infos) == 0 {
+			_, refused = hasNoWorker(ctx, rdb)
 		}
 		processes, err := agreement.Living(ctx, rdb)
 		for _, one := range processes {
@@ -60,9 +63,14 @@ func (p *program) workers(ctx context.Context, flags map[string]string, asJSON b
 		}
 		return err
 	})
+	if refused != "" {
+		p.complain(refused)
+	}
 	switch {
 	case err != nil:
 		return err
+	case len(list) == 0 && refused != "" && !asJSON:
+		return nil
 	case asJSON:
 		return p.printJSON(list)
 	case len(list) == 0:

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # Redis is full: nothing is claimed or accepted, running turns end, and freed memory is enough.
 
-: "${dir:=}" "${code:=}" "${err:=}" "${waiter_pid:=}" "${bin:=}" "${status:=}" "${body:=}" "${worker_pid:=}"
+: "${gateway:=}" "${dir:=}" "${code:=}" "${err:=}" "${waiter_pid:=}" "${bin:=}" "${status:=}" "${body:=}" "${worker_pid:=}"
 
 check_full() {
 	local port big used running waiting n refused
@@ -33,14 +33,18 @@ check_full() {
 	seen "the gateway's code" redis_refused "$body"
 	logged a 'level=WARN msg="a periodic job failed, trying again"'
 	shown "$port" 'turnstile_redis_failures_total{duty="sweep"}' '>' 0
-	# Redis responds: neither of these shows that it is full.
-	same "/readyz" 200 "$(http_status "$port" /readyz)"
+	same "/readyz" 503 "$(http_status "$port" /readyz)"
+	seen "/readyz" "redis refuses writes" "$(curl -sS "http://127.0.0.1:$port/readyz")"
+	same "the gateway's /readyz" 200 "$(http_status "${gateway##*:}" /readyz)"
+	# Redis responds: this does not show that it is full.
 	metric_is "$port" turnstile_redis_up == 1 || die "turnstile_redis_up is not 1"
 
 	open_gate
 	ends "$running"
 	same "the running turn's reply" "reply to gate one" "$(<"$dir/running.out")"
 	shown "$port" 'turnstile_redis_failures_total{duty="claim"}' '>' 0
+	eventually "the end of the heartbeats" unknown_workers
+	seen "worker ps" "heartbeats cannot be written" "$(<"$dir/ps")"
 	same "turns of the waiting message" 0 "$(turns start w1)"
 	refused=$(cli info errorstats | tr -d '\r' | sed -n 's/^errorstat_OOM:count=//p')
 
@@ -55,4 +59,7 @@ check_full() {
 		same "turns of $n" 1 "$(turns start "$n")"
 	done
 	figure "lost: 0. Ran twice: 0. Redis refused $refused commands meanwhile"
+}
+unknown_workers() {
+	"$bin/worker" ps 2>"$dir/ps" && grep -q 'heartbeats cannot be written' "$dir/ps"
 }

@@ -22,6 +22,14 @@ func ExampleNewClient() {
 	// Output: 0 <nil>
 }
 
+// A Redis with a full memory returns an error.
+func ExampleClient_Ping() {
+	rdb, stop := demo.Redis()
+	defer stop()
+	fmt.Println(admin.NewClient(rdb).Ping(context.Background()))
+	// Output: <nil>
+}
+
 // No worker runs here, so each message waits.
 func ExampleClient_Sessions_busy() {
 	rdb, stop := demo.Redis()

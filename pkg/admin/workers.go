@@ -33,6 +33,10 @@ type Worker struct {
 	Unable []string // a sentence for each of Agents that it could not start last
 }
 
+// Ping returns an error if Redis cannot be reached, or stores nothing: its memory or its disk is full, or it
+// lacks replicas. Workers live then, but cannot write their heartbeats, and Workers finds none after 10 s.
+func (a *Client) Ping(ctx context.Context) error { return maintenance.Ping(ctx, a.rdb) }
+
 // Workers returns the live workers, by name. It finds a worker by its heartbeat, which stays for 10
 // s after a worker is killed. A worker without maintenance sends none: Workers returns it only
 // while it does a periodic job. The heartbeats of other programs' asynq.Servers name their queues

@@ -3,6 +3,7 @@ package redistest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/url"
 	"os"
 	"os/exec"
@@ -209,4 +210,19 @@ func optionOf(args []string, name string) (value string) {
 		}
 	}
 	return value
+}
+
+// RefuseWrites makes the server refuse every write, and PING, as with a full disk: it cannot save its file.
+func (s *Server) RefuseWrites() {
+	s.t.Helper()
+	ctx, client := s.t.Context(), s.Client()
+	if err := errors.Join(client.ConfigSet(ctx, "save", "3600 1").Err(), os.RemoveAll(s.dir), client.BgSave(ctx).Err()); err != nil {
+		s.t.Fatalf("redistest: make the server at %s refuse writes: %v", s.Addr(), err)
+	}
+	await(ctx, s.t, "a save to fail", func() error {
+		if err := client.Ping(ctx).Err(); !redis.HasErrorPrefix(err, "MISCONF") {
+			return fmt.Errorf("PING returned %v", err)
+		}
+		return nil
+	})
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net/http"
 	"sync"
+
+	"turnstile/internal/redis/redisconn"
 )
 
 // Causes of the end of a stream.
@@ -76,12 +78,15 @@ func errStreamDraining() error {
 	return Fail(Draining, "Open the stream again: another gateway takes it.")
 }
 
-// ping fails if Redis is unreachable, since a stream would wait for it.
+// ping fails if Redis is unreachable, since a stream would wait for it. One that refuses writes has events to read.
 func (g *Gateway) ping(ctx context.Context) error {
 	if g.deps.Ping == nil {
 		return nil
 	}
-	return g.deps.Ping(ctx)
+	if err := g.deps.Ping(ctx); !redisconn.RefusesWrites(err) {
+		return err
+	}
+	return nil
 }
 
 // close ends a stream.

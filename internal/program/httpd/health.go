@@ -21,6 +21,7 @@ const (
 	statusStuck    = "stuck"
 	statusDraining = "draining"
 	statusNoRedis  = "redis unreachable"
+	statusRefuses  = "redis refuses writes"
 	statusLogStuck = "log stuck"
 	statusUnable   = "unable"
 )
@@ -75,7 +76,11 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), pingTimeout)
 	defer cancel()
 	if err := s.config.Ping(ctx); err != nil {
-		s.respond(w, status{Status: statusNoRedis, Error: redisconn.Explain(err)})
+		is := status{Status: statusNoRedis, Error: redisconn.Explain(err)}
+		if redisconn.RefusesWrites(err) {
+			is = status{Status: statusRefuses, Error: "neither messages nor heartbeats are stored: " + is.Error}
+		}
+		s.respond(w, is)
 		return
 	}
 	// Not in /healthz: a restarted process would have the same reader, and its turns run twice.
@@ -97,7 +102,8 @@ func (s *Server) respond(w http.ResponseWriter, is status) {
 	w.Header().Set("Server", serverName)
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
-	if is.Status != statusOK {
+	// With an API the server still shows the board, and ends the replies of running turns.
+	if serves := is.Status == statusRefuses && s.config.API != nil; is.Status != statusOK && !serves {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}
 	if !s.loopback {

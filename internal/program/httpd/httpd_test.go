@@ -205,6 +205,22 @@ func TestHealthAndReadiness(t *testing.T) {
 	}
 }
 
+// A Redis that responds and stores nothing is told of. Only a server with an API still has work.
+func TestRedisRefusesWrites(t *testing.T) {
+	t.Parallel()
+	redisServer := redistest.StartServer(t)
+	redisServer.RefuseWrites()
+	for _, code := range []int{503, 200} {
+		c := valid(t, redisServer.URL())
+		if code == 200 {
+			c.API = http.NotFoundHandler()
+		}
+		if body := want(t, start(t, c), code, "GET", "/readyz"); !strings.Contains(body, `{"status":"redis refuses writes","error":"neither messages nor heartbeats are stored: Redis cannot save`) {
+			t.Error(body)
+		}
+	}
+}
+
 // Requests from other machines do not get errors, which name hosts and ports.
 func TestErrorsAreShownOnLoopbackOnly(t *testing.T) {
 	t.Parallel()

@@ -1,9 +1,10 @@
 // Package httpd serves the worker's health, its metrics and asynqmon over HTTP.
 //
 //	/healthz   200 while the process works, 503 while it is stuck; for liveness probes
-//	/readyz    200 while it takes messages; 503 while Redis is unreachable, while nobody
-//	           reads the log, while it cannot do its work, or during a drain, with the
-//	           drain's progress
+//	/readyz    200 while it takes messages; 503 while Redis is unreachable or stores
+//	           nothing, while nobody reads the log, while it cannot do its work, or
+//	           during a drain, with the drain's progress. With an API it stays 200
+//	           while Redis stores nothing, and says so
 //	/metrics   Prometheus' text format
 //	/asynqmon  asynqmon, read-only unless writing is allowed
 //
@@ -73,7 +74,7 @@ type Config struct {
 	// API serves all paths that this package does not have. Optional.
 	API http.Handler
 
-	// Ping checks for /readyz that Redis can be reached.
+	// Ping checks for /readyz that Redis can be reached, and stores what it is given.
 	Ping func(context.Context) error
 
 	// Draining reports whether the worker drains, and the drain's progress. Optional.

@@ -16,6 +16,7 @@ import (
 	"turnstile/internal/program/daemon"
 	"turnstile/internal/program/httpd"
 	"turnstile/internal/program/metrics"
+	"turnstile/pkg/admin"
 	"turnstile/pkg/worker"
 )
 
@@ -27,7 +28,7 @@ func HTTPConfig(s config.Worker, rdb redis.UniversalClient, log *slog.Logger, ou
 	return httpd.Config{
 		Addr: s.HTTPAddr, Token: s.HTTPToken, Programs: s.AnyRunsPrograms(), Write: s.DashboardWrite,
 		RedisURL: s.RedisURL,
-		Ping:     func(ctx context.Context) error { return rdb.Ping(ctx).Err() },
+		Ping:     admin.NewClient(rdb).Ping,
 		Logger:   log, LogBlocked: out.Blocked,
 	}
 }

@@ -40,6 +40,20 @@ func CountHeartbeats(ctx context.Context, rdb redis.UniversalClient) (int64, err
 	return rdb.ZCount(ctx, rediskey.Servers, strconv.FormatInt(now.Unix(), 10), "+inf").Result()
 }
 
+// Ping returns an error if Redis cannot be reached, or stores nothing (redisconn.RefusesWrites). Then workers live,
+// but their heartbeats end. A user that may not write the key cannot find out. On a Cluster it asks one node.
+func Ping(ctx context.Context, rdb redis.UniversalClient) error {
+	if err := rdb.Ping(ctx).Err(); err != nil {
+		return err
+	}
+	free := rediskey.For(" ").State() // a blank is no valid session key
+	err := rdb.Set(ctx, free, "", time.Millisecond).Err()
+	if redis.HasErrorPrefix(err, "NOPERM") {
+		return nil
+	}
+	return err
+}
+
 // heartbeatSkew is how slow a worker's clock may be, compared with Redis'. asynq lists a heartbeat by
 // the worker's clock. Its key expires by Redis' clock, and shows whether the worker lives.
 const heartbeatSkew = time.Hour

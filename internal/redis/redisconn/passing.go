@@ -56,6 +56,12 @@ func Refused(err error) bool {
 	return errors.As(err, &answer) && !MayPass(err)
 }
 
+// RefusesWrites reports whether Redis responds and can be read, but stores nothing: its memory or its disk is full,
+// it lacks replicas, or it is one itself. With a full disk it refuses PING, too.
+func RefusesWrites(err error) bool {
+	return slices.ContainsFunc([]string{"OOM ", "MISCONF ", "NOREPLICAS ", "READONLY "}, func(prefix string) bool { return redis.HasErrorPrefix(err, prefix) })
+}
+
 // WrongType reports whether a command met a key of another type than its own.
 func WrongType(err error) bool { return redis.HasErrorPrefix(err, "WRONGTYPE") }
 
