@@ -26,7 +26,8 @@ messages wait in the queue, DELAYED ones for a later time.
 
 With --json there is one object a line, and errors are plain text on stderr:
   {"session","session_id","phase","state","paused","suspended","worker","turn","since",
-   "until","pending","scheduled","archived","title","agent","needs","broken"?,"active_at"}
+   "until","pending","scheduled","archived","title","agent","needs","broken"?,"active_at",
+   "failing"?:[{"destination","count","since"}],"undelivered"?}
 where since, until and active_at are times (RFC 3339) or null.`
 
 func (p *program) lsCommand() *cobra.Command {
@@ -75,7 +76,7 @@ func (p *program) ls(ctx context.Context, flags map[string]string, pattern strin
 				if n == 1 {
 					t.row("SESSION", "STATE", "ACTIVE", "PENDING", "DELAYED", "DEAD LETTERS", "TITLE")
 				}
-				t.row(s.Session, stateText(s.State, s.Paused, s.Suspended, idle, cmp.Or(s.Broken, s.Needs))+parkedText(s.Phase, gateway.EndOf(s.Info), s.Left()), lastActive(s), s.Waiting, s.Delayed, s.DeadLetters, orDash(firstLine(s.Title)))
+				t.row(s.Session, stateText(s.State, s.Paused, s.Suspended, idle, cmp.Or(s.Broken, s.Needs))+parkedText(s.Phase, gateway.EndOf(s.Info), s.Left())+failingText(s), lastActive(s), s.Waiting, s.Delayed, s.DeadLetters, orDash(firstLine(s.Title)))
 				if n%tablePage == 0 {
 					err = t.end()
 				}
@@ -104,4 +105,15 @@ func lastActive(s admin.SessionInfo) string {
 		return "-"
 	}
 	return age(max(time.Since(s.LastActive), 0)) + " ago"
+}
+
+// failingText follows the state of a session with failed deliveries.
+func failingText(s admin.SessionInfo) (text string) {
+	for _, f := range s.Failing {
+		text += ", " + f.Destination + " does not take " + count(f.Count, "outcome", "outcomes")
+	}
+	if s.GivenUp > 0 {
+		text += ", " + count(s.GivenUp, "delivery", "deliveries") + " given up"
+	}
+	return text
 }

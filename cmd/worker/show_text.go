@@ -60,6 +60,9 @@ func (s shown) print(w io.Writer) error {
 	if o := s.Outbox; o != (gateway.Outbox{}) {
 		row("outbox", "%s owed, %s to be made, %d given up: worker outbox %s", count(o.Owed, "outcome", "outcomes"), count(o.Waiting, "delivery", "deliveries"), o.GivenUp, s.Session)
 	}
+	for _, f := range s.Failing {
+		row("delivery", "%s does not take %s since %s%s", f.Destination, count(f.Count, "outcome", "outcomes"), clock(f.Since), strings.TrimSuffix(": "+f.Error, ": "))
+	}
 	row("resume", "%s", resumeText(s.Resume, s.Since))
 	if len(s.Followups) > 0 {
 		fmt.Fprintf(&b, "\nfollow-ups (%d)\n", len(s.Followups))

@@ -163,6 +163,9 @@ func (l *line) ack(a deliveries.Ack) (ok, left bool) {
 	ctx := context.WithoutCancel(l.work) // a deliverer that is cut short stores its verdicts
 	for {
 		ok, left, err := a.Do(ctx, l.rdb)
+		if err == nil && ok && (a.Verdict == deliveries.Again || a.Verdict == deliveries.GiveUp) {
+			_ = deliveries.NeedAttention(ctx, l.rdb, l.session)
+		}
 		if err == nil {
 			return ok, left
 		}

@@ -14,10 +14,63 @@ import (
 
 	"turnstile/internal/outbox"
 	"turnstile/internal/protocol/deliveries"
+	"turnstile/internal/protocol/rediskey"
+	"turnstile/pkg/admin"
 	"turnstile/test/acl"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
 )
+
+// A session whose delivery failed or was given up needs attention, with the destination, since when and how many. A sweep
+// finds it, too, and forgets it when all is delivered.
+func TestFailedDeliveryNeedsAttention(t *testing.T) {
+	t.Parallel()
+	for status, givesUp := range map[int]bool{503: false, 422: true} {
+		t.Run(strconv.Itoa(status), func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			var working atomic.Bool
+			v := r.receiver(func(got) int {
+				if working.Load() {
+					return 200
+				}
+				return status
+			})
+			v.deliverer()
+			key := r.key(1)
+			r.answer(key, "bot", "a")
+			if !givesUp {
+				r.answer(key, "bot", "b")
+			}
+			attention := func() (found admin.SessionInfo) {
+				page, err := r.Client.Page(r.ctx, admin.Query{State: admin.StateAttention})
+				expect.OK(t, err)
+				for _, s := range page.Sessions {
+					found = s
+				}
+				return found
+			}
+			fails := func() bool {
+				s := attention()
+				return givesUp && s.GivenUp == 1 ||
+					!givesUp && len(s.Failing) == 1 && s.Failing[0].Destination == "bot" && s.Failing[0].Count == 2 && time.Since(s.Failing[0].Since) < time.Minute
+			}
+			expect.Soon(t, "the session to need attention", fails)
+			expect.OK(t, r.rdb.Del(r.ctx, rediskey.Attention).Err())
+			r.Sweep()
+			expect.Soon(t, "the sweep to find it", fails)
+			working.Store(true)
+			if givesUp {
+				_, err := r.Client.Operate(key).Redrive(r.ctx, admin.All)
+				expect.OK(t, err)
+			}
+			expect.Soon(t, "all to be delivered", func() bool { return r.stored(key) == 0 && len(r.dead(key)) == 0 })
+			expect.Equal(t, "needs attention", attention().Session, "")
+			r.Sweep()
+			expect.Equal(t, "in the index", r.IsIn(rediskey.Attention, key), false)
+		})
+	}
+}
 
 // An hour of 500s, in which the destination's pauses are long, loses nothing and keeps the order.
 func TestLongOutage(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"turnstile/internal/protocol/deliveries"
 	"turnstile/internal/protocol/rediskey"
 	"turnstile/internal/redis/script"
 	"turnstile/pkg/session"
@@ -99,7 +100,7 @@ func (s *Session) outboxPage(ctx context.Context, key string, from int64, heads 
 		d := &page[i]
 		d.read(script.HashFields(texts[i]))
 		if line := lines[d.Destination]; line != nil { // of the head only
-			d.readLine(line.Val())
+			d.Attempts, d.NextAt, d.Error = deliveries.ParseLine(line.Val())
 			lines[d.Destination] = nil
 		}
 	}
@@ -127,18 +128,5 @@ func (d *Delivery) read(stored script.Fields) {
 	d.Type, d.At, d.Messages = body.Type, body.Timestamp, body.Data.Messages
 	if why := stored.Text("why " + sequence); why != "" {
 		d.Error = why
-	}
-}
-
-// readLine reads the state of the queue with this record at its head: "token till attempts at
-// unsure error".
-func (d *Delivery) readLine(text string) {
-	words := strings.SplitN(text, " ", 6)
-	if len(words) < 6 {
-		return
-	}
-	d.Attempts, d.Error = int(script.Number(words[2])), words[5]
-	if at := script.Number(words[3]); at > 0 {
-		d.NextAt = time.UnixMilli(at).UTC()
 	}
 }

@@ -1,14 +1,17 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"turnstile/internal/protocol/deliveries"
 	"turnstile/internal/protocol/record"
 	"turnstile/internal/protocol/rediskey"
+	"turnstile/internal/redis/redisconn"
 	"turnstile/pkg/session"
 )
 
@@ -31,7 +34,7 @@ const (
 	StateBusy        State = "busy"         // a turn runs, or messages wait
 	StateDeadLetters State = "dead_letters" // it has some
 	StateUndelivered State = "undelivered"  // it has deliveries
-	StateAttention   State = "attention"    // it asks, is paused, suspended or broken, has dead letters, or needs an agent that no worker runs
+	StateAttention   State = "attention"    // it asks, is paused, suspended or broken, has dead letters or failed deliveries, or needs an agent that no worker runs
 )
 
 // SessionInfo is a session's state as an operator sees it.
@@ -42,6 +45,17 @@ type SessionInfo struct {
 	Paused     bool      // an operator has paused it
 	Suspended  bool      // its next message begins a new transcript
 	LastActive time.Time // zero if unknown
+
+	Failing []FailingDestination // those that did not take the session's next delivery, by name
+	GivenUp int                  // deliveries that were given up
+}
+
+// FailingDestination is a destination that has refused a session's next delivery, or could not be reached.
+type FailingDestination struct {
+	Destination string
+	Count       int       // outcomes that the session owes it
+	Since       time.Time // when the delivery was stored
+	Error       string    // of the last attempt, "" while the next one is made
 }
 
 // Info returns the session's state. That of an unknown one is idle and empty. The error wraps session.ErrBroken if
@@ -60,7 +74,7 @@ func (s *Session) Info(ctx context.Context) (SessionInfo, error) {
 	return list[0], nil
 }
 
-// infos reads sessions in two round trips. It reads the indexes, which a sender's Redis user may
+// infos reads sessions in two round trips, three more if one has deliveries. It reads the indexes, which a sender's Redis user may
 // not read.
 func (a *Client) infos(ctx context.Context, keys []string) ([]SessionInfo, error) {
 	if len(keys) == 0 {
@@ -71,26 +85,43 @@ func (a *Client) infos(ctx context.Context, keys []string) ([]SessionInfo, error
 		return nil, err
 	}
 	var ready, due, active *redis.FloatSliceCmd
-	paused := make([]*redis.IntCmd, len(keys))
-	_, err = a.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+	paused, stored, givenUp := make([]*redis.IntCmd, len(keys)), make([]*redis.IntCmd, len(keys)), make([]*redis.IntCmd, len(keys))
+	cmds, err := a.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		ready, due = p.ZMScore(ctx, rediskey.Ready, keys...), p.ZMScore(ctx, rediskey.Due, keys...)
 		active = p.ZMScore(ctx, rediskey.Sessions, keys...)
 		for i, key := range keys {
-			paused[i] = p.Exists(ctx, rediskey.For(key).Paused())
+			k := rediskey.For(key)
+			paused[i], stored[i], givenUp[i] = p.Exists(ctx, k.Paused()), p.ZCard(ctx, k.Outbox()), p.ZCard(ctx, k.Undelivered())
 		}
 		return nil
 	})
+	if err := cmp.Or(redisconn.Failure(cmds, err), ready.Err(), due.Err(), active.Err()); err != nil {
+		return nil, err
+	}
+	var storing []int
+	var names []string
+	for i, n := range stored {
+		if n.Val() > 0 {
+			storing, names = append(storing, i), append(names, keys[i])
+		}
+	}
+	failing, err := deliveries.ReadFailing(ctx, a.rdb, names)
 	if err != nil {
 		return nil, err
 	}
 	list := make([]SessionInfo, len(infos))
 	for i, info := range infos {
-		s := SessionInfo{Info: info, Paused: paused[i].Val() > 0, Suspended: info.Resume.Suspended}
+		s := SessionInfo{Info: info, Paused: paused[i].Val() > 0, Suspended: info.Resume.Suspended, GivenUp: int(givenUp[i].Val())}
 		if at := int64(active.Val()[i]); at > 0 {
 			s.LastActive = time.UnixMilli(at)
 		}
 		s.State = s.state(ready.Val()[i] > 0, due.Val()[i] > 0)
 		list[i] = s
+	}
+	for n, i := range storing {
+		for _, f := range failing[n] {
+			list[i].Failing = append(list[i].Failing, FailingDestination(f))
+		}
 	}
 	return list, nil
 }

@@ -1,6 +1,7 @@
 package redistest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -221,7 +222,7 @@ func (s *Server) RefuseWrites() {
 	}
 	await(ctx, s.t, "a save to fail", func() error {
 		if err := client.Ping(ctx).Err(); !redis.HasErrorPrefix(err, "MISCONF") {
-			return fmt.Errorf("PING returned %v", err)
+			return fmt.Errorf("PING returned %w", cmp.Or(err, errors.New("PONG")))
 		}
 		return nil
 	})

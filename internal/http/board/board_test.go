@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"turnstile/internal/outbox"
+	"turnstile/internal/protocol/deliveries"
 	"turnstile/internal/protocol/wire"
 	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
@@ -332,6 +333,40 @@ func TestDeliveries(t *testing.T) {
 	r.has(r.get("/board/s/web:1"), 200, "echo: hello")
 	form.Set("undelivered", "drop")
 	r.has(r.post("/board/s/web:1/forget", form), 200, "There is no session yet")
+}
+
+// A receiver that is away is on the overview, under attention and on the session's page, with the number of outcomes, and
+// without a next try in the past.
+func TestReceiverThatIsAway(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.worker()
+	for _, key := range []string{"web:1", "web:2"} {
+		id := r.send(key, "hello", actors.ReplyTo(wire.Route{To: "erp"}))
+		_, err := r.client.Session(key).Wait(t.Context(), id)
+		expect.OK(t, err)
+	}
+	for _, key := range []string{"web:1", "web:2"} {
+		taken, err := deliveries.TakeLines(t.Context(), r.redis, key, []deliveries.Line{{Destination: "erp", MaxAge: time.Hour}}, time.Minute)
+		expect.OK(t, err)
+		_, _, err = deliveries.Ack{Delivery: taken.Deliveries[0], Verdict: deliveries.Again, Wait: time.Millisecond, Why: "connection refused"}.Do(t.Context(), r.redis)
+		expect.OK(t, err)
+		expect.OK(t, deliveries.NeedAttention(t.Context(), r.redis, key))
+	}
+	const away = "erp does not take its deliveries: "
+	expect.Soon(t, "the attempts to be over", func() bool { return strings.Contains(r.get("/board/s/web:1").text, "next try now") })
+	r.has(r.get("/board/s/web:1"), 200, away+"1 outcome waits, the first since 20", "): connection refused; next try now")
+	r.has(r.get("/board/?state=attention"), 200, away+"2 outcomes wait", "connection refused; next try now", ">web:1</a>", ">web:2</a>",
+		"erp does not take 1 outcome<", "<b>2</b> with undelivered outcomes")
+	_, err := deliveries.Finding{Destination: "erp", Pause: time.Hour, Why: "connection refused"}.Store(t.Context(), r.redis)
+	expect.OK(t, err)
+	for _, path := range []string{"/board/", "/board/s/web:1"} {
+		r.has(r.get(path), 200, "connection refused; next try in 1 h")
+	}
+	expect.OK(t, admin.NewClient(r.redis).PauseDestination(t.Context(), "erp", "paused by an operator"))
+	for _, path := range []string{"/board/", "/board/s/web:1"} {
+		r.has(r.get(path), 200, "paused by an operator; nothing is sent until an operator enables the destination")
+	}
 }
 
 // A message sent on the board belongs to the session: its outcome goes to the session's

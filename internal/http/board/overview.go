@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"turnstile/internal/http/gateway"
+	"turnstile/internal/redis/redisconn"
 	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
 )
@@ -20,6 +21,8 @@ type overview struct {
 	Reasons           []reasonCount  // why the newest of them need it
 	MoreAttention     bool           // there are more than Reasons counts
 	Unable            []string       // what workers cannot do, for operators
+	Receivers         []receiver     // that do not take their deliveries
+	Refused           string         // why Redis stores nothing, "" if it does
 	Differ            bool           // another gateway's file of destinations is in force, and differs
 }
 
@@ -32,9 +35,6 @@ type reasonCount struct {
 
 // reasonsOf bounds the sessions of which Reasons counts the reasons.
 const reasonsOf = 100
-
-// lateFrom is the delay after which the page mentions that due deliveries are not made.
-const lateFrom = 10 * time.Second
 
 // IsLate reports whether nobody makes the deliveries that are due.
 func (o overview) IsLate() bool { return o.Late >= lateFrom }
@@ -50,11 +50,22 @@ func (b *Board) overview(v *visit) *overview {
 	today, noTokens := b.gateway.Store().TokensToday(v.work)
 	attend, noList := b.deps.Admin.Page(v.work, admin.Query{State: admin.StateAttention, Limit: reasonsOf})
 	sessions, attends, noCount := b.deps.Admin.CountSessions(v.work)
-	if err := errors.Join(noBacklog, noWorkers, noTokens, noList, noCount); err != nil {
+	off, noStates := b.deps.Admin.Destinations(v.work)
+	if err := errors.Join(noBacklog, noWorkers, noTokens, noList, noCount, noStates); err != nil {
 		_ = b.problem(v.Request, err) // it logs
 		return nil
 	}
 	o := overview{Backlog: backlog, Sessions: sessions, Attention: attends, Today: today, Differ: b.gateway.DestinationsDiffer()}
+	var failing []gateway.Failing
+	for _, s := range attend.Sessions {
+		for _, f := range s.Failing {
+			failing = append(failing, gateway.Failing(f))
+		}
+	}
+	o.Receivers = receivers(backlog.Destinations, off, failing, time.Now())
+	if err := b.deps.Admin.Ping(v.work); redisconn.RefusesWrites(err) {
+		o.Refused = redisconn.Explain(err)
+	}
 	o.Reasons, o.MoreAttention = reasons(attend.Sessions), attend.Next != ""
 	for _, w := range workers {
 		if w.Started.IsZero() {
@@ -82,10 +93,11 @@ func reasons(list []admin.SessionInfo) []reasonCount {
 		{"suspended", 0, listLink(string(admin.StateSuspended), "", "")},
 		{"without a worker for their agent", 0, listLink(string(admin.StateAttention), "", "")},
 		{"with dead letters", 0, listLink(string(admin.StateAttention), "", "")},
+		{"with undelivered outcomes", 0, listLink(string(admin.StateAttention), "", "")},
 		{"broken", 0, listLink(string(admin.StateAttention), "", "")},
 	}
 	for _, s := range list {
-		for i, is := range []bool{s.State == admin.StateAsking, s.Paused, s.Suspended, s.Needs != "", s.DeadLetters > 0, s.Broken != ""} {
+		for i, is := range []bool{s.State == admin.StateAsking, s.Paused, s.Suspended, s.Needs != "", s.DeadLetters > 0, len(s.Failing)+s.GivenUp > 0, s.Broken != ""} {
 			if is {
 				counts[i].N++
 			}

@@ -42,7 +42,8 @@ type sessionPage struct {
 	Line    []admin.QueuedMessage
 	Letters []admin.DeadLetter
 
-	Deliveries     []admin.Delivery
+	Receivers      []receiver // that do not take the session's deliveries
+	Deliveries     []delivery
 	MoreDeliveries bool // than these
 	May            buttons
 
@@ -142,14 +143,8 @@ func (b *Board) read(v *visit, p *sessionPage) error {
 	if !v.token.May(gateway.Operate) {
 		p.hideDetails()
 	}
-	for d, err := range operated.Deliveries(v.work) {
-		if err != nil {
-			return err
-		}
-		if p.MoreDeliveries = len(p.Deliveries) == deliveriesShown; p.MoreDeliveries {
-			break
-		}
-		p.Deliveries = append(p.Deliveries, d)
+	if err := b.readDeliveries(v, p); err != nil {
+		return err
 	}
 	if p.Newest == "" {
 		p.Stream = "/v1/sessions/" + url.PathEscape(key) + "/events"

@@ -27,6 +27,9 @@ type Listed struct {
 	Needs        string        `json:"needs"`
 	Broken       string        `json:"broken,omitempty"` // the key that has a wrong type
 	ActiveAt     *time.Time    `json:"active_at"`        // null: unknown
+
+	Failing     []Failing `json:"failing,omitempty"`     // destinations that did not take its next delivery
+	Undelivered int       `json:"undelivered,omitempty"` // deliveries that were given up
 }
 
 // ListedOf returns a session for a list.
@@ -35,6 +38,10 @@ func ListedOf(s admin.SessionInfo) Listed {
 		Session: s.Session, TranscriptID: s.TranscriptID, Phase: s.Phase, State: s.State, Paused: s.Paused, Suspended: s.Suspended,
 		Worker: s.Worker, Turn: s.Turn, Since: StartOf(s.Info), Until: EndOf(s.Info), Pending: s.Waiting, Scheduled: s.Delayed, Archived: s.DeadLetters,
 		Title: s.Title, Agent: s.Agent, Needs: s.Needs, Broken: s.Broken,
+		Failing: failingOf(s), Undelivered: s.GivenUp,
+	}
+	for i := range k.Failing {
+		k.Failing[i].Error = "" // it may have anything
 	}
 	if at := s.LastActive.UTC(); !s.LastActive.IsZero() {
 		k.ActiveAt = &at

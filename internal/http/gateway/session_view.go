@@ -41,6 +41,8 @@ type SessionView struct {
 	ReplyTo string `json:"reply_to"` // the destination of its outcomes, "": none
 	Outbox  Outbox `json:"outbox"`
 
+	Failing []Failing `json:"failing,omitempty"`
+
 	Turn      string     `json:"turn"`
 	Messages  []string   `json:"messages"`
 	Since     *time.Time `json:"since"` // null: no turn runs
@@ -69,6 +71,21 @@ type Outbox struct {
 	Owed    int `json:"owed"` // of messages that have not ended yet
 	Waiting int `json:"stored"`
 	GivenUp int `json:"undelivered"`
+}
+
+// Failing is a destination that did not take the session's next delivery.
+type Failing struct {
+	Destination string    `json:"destination"`
+	Count       int       `json:"count"`           // outcomes that the session owes it
+	Since       time.Time `json:"since"`           // when the delivery was stored
+	Error       string    `json:"error,omitempty"` // of the last attempt, for operators
+}
+
+func failingOf(s admin.SessionInfo) (list []Failing) {
+	for _, f := range s.Failing {
+		list = append(list, Failing(f))
+	}
+	return list
 }
 
 // TurnMessage is a message of the running turn.
@@ -143,7 +160,7 @@ func ReadSession(ctx context.Context, s *admin.Session) (SessionView, error) {
 		Turn: info.Turn, Messages: append([]string{}, info.Messages...), Since: StartOf(info.Info), Until: EndOf(info.Info),
 		Scheduled: info.Delayed, Archived: info.DeadLetters, Running: info.Running, Left: info.Left(),
 		Title: info.Title, TitleBy: info.TitleBy, Queue: info.Queue, Dropped: info.Dropped,
-		ReplyTo: info.ReplyTo, Agent: info.Agent, Needs: info.Needs, WaitsFor: info.WaitsFor,
+		ReplyTo: info.ReplyTo, Agent: info.Agent, Needs: info.Needs, WaitsFor: info.WaitsFor, Failing: failingOf(info),
 	}
 	if q := info.Question; q != nil {
 		v.Question = &Question{q.Number, q.Name, q.Text, q.Approvers, q.AskedAt.UTC()}

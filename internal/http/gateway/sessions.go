@@ -25,6 +25,9 @@ func (g *Gateway) getSession(w http.ResponseWriter, r *Request) error {
 		for i := range view.Dead {
 			view.Dead[i].Detail = ""
 		}
+		for i := range view.Failing {
+			view.Failing[i].Error = ""
+		}
 	}
 	return Respond(w, http.StatusOK, view)
 }

@@ -205,7 +205,7 @@ func TestHealthAndReadiness(t *testing.T) {
 	}
 }
 
-// A Redis that responds and stores nothing is told of. Only a server with an API still has work.
+// A Redis that responds and stores nothing is shown as such. Only a server with an API still has work.
 func TestRedisRefusesWrites(t *testing.T) {
 	t.Parallel()
 	redisServer := redistest.StartServer(t)

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/protocol"
+	"turnstile/internal/protocol/deliveries"
 	"turnstile/internal/protocol/index"
 	"turnstile/internal/protocol/rediskey"
 	"turnstile/internal/redis/redisconn"
@@ -26,11 +27,11 @@ func named(sessions []string) []redis.Z {
 
 // marks are the keys, besides those of tasks, of a session that may need attention.
 var marks = []func(rediskey.Session) string{
-	rediskey.Session.Paused, rediskey.Session.Archived, rediskey.Session.Resume, rediskey.Session.Sentinel,
+	rediskey.Session.Paused, rediskey.Session.Archived, rediskey.Session.Resume, rediskey.Session.Sentinel, rediskey.Session.Undelivered,
 }
 
 // reasons are keys of a session. One without any of them needs no attention.
-var reasons = append(slices.Clone(marks), rediskey.Session.Active)
+var reasons = append(slices.Clone(marks), rediskey.Session.Active, rediskey.Session.Outbox)
 
 // repairLists enters known sessions into the order of keys, and corrects the index of those that need
 // attention: asynqmon pauses a session or archives messages without updating it.
@@ -107,18 +108,21 @@ func (r *Recovery) unserved(ctx context.Context, now int64, sessions []string, l
 	return nil
 }
 
-// needy returns the sessions that are paused, suspended or broken, or have dead letters or an open question.
+// needy returns the sessions that are paused, suspended or broken, or have dead letters, failed deliveries or an open
+// question.
 func (r *Recovery) needy(ctx context.Context, sessions []string, seen *waits) (map[string]bool, error) {
 	some, err := r.WithTasks(ctx, sessions, reasons...)
 	if err != nil || len(some) == 0 {
 		return map[string]bool{}, err
 	}
 	paused, dead, owned := make([]*redis.IntCmd, len(some)), make([]*redis.IntCmd, len(some)), make([]*redis.IntCmd, len(some))
+	givenUp := make([]*redis.IntCmd, len(some))
 	suspended, runs := make([]*redis.StringCmd, len(some)), make([]*redis.SliceCmd, len(some))
 	cmds, err := r.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for i, s := range some {
 			k := rediskey.For(s)
 			paused[i], dead[i], owned[i] = p.Exists(ctx, k.Paused()), p.ZCard(ctx, k.Archived()), p.Exists(ctx, k.Sentinel())
+			givenUp[i] = p.Exists(ctx, k.Undelivered())
 			suspended[i] = p.HGet(ctx, k.Resume(), "suspended")
 			runs[i] = p.HMGet(ctx, k.Run(), "fence", "question", "answered", "phase", "questions")
 		}
@@ -127,9 +131,13 @@ func (r *Recovery) needy(ctx context.Context, sessions []string, seen *waits) (m
 	if err := redisconn.Failure(cmds, err); err != nil {
 		return nil, err
 	}
+	failing, err := deliveries.ReadFailing(ctx, r.rdb, some)
+	if err != nil {
+		return nil, err
+	}
 	needy := map[string]bool{}
 	for i, s := range some {
-		needy[s] = paused[i].Val() > 0 || dead[i].Val() > 0 || suspended[i].Val() == "1" ||
+		needy[s] = paused[i].Val() > 0 || dead[i].Val() > 0 || givenUp[i].Val() > 0 || len(failing[i]) > 0 || suspended[i].Val() == "1" ||
 			redisconn.WrongType(cmp.Or(dead[i].Err(), suspended[i].Err(), runs[i].Err()))
 		seen.dead += dead[i].Val()
 		var run [5]string

@@ -122,6 +122,7 @@ if (session) {
       };
     };
     open();
+    setInterval(() => { if (!document.hidden) soon(); }, 15000); // deliveries fail without an event
     addEventListener("pagehide", () => source.close());
     addEventListener("pageshow", (e) => { if (e.persisted) { soon(); open(); } });
     if (!location.hash) scrollTo(0, document.documentElement.scrollHeight);
