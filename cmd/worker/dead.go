@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
+	"turnstile/internal/http/gateway"
 	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
 )
@@ -28,7 +29,7 @@ asynqmon shows them under Archived.
 
 Deletion is final. An unknown session is an error with exit code 1. With --json there is
 one object a line, and errors are plain text on stderr:
-  {"session","id","status","error","text","at","age_ms"}   list
+  {"session","id","status","error","text","from"?,"at","age_ms"}   list; from: its sender
   {"session","rerun"}  {"session","dropped"}               how many, of each session`
 
 func (p *program) deadCommand() *cobra.Command {
@@ -89,6 +90,7 @@ type listedDead struct {
 	Status  session.Status `json:"status"`
 	Error   string         `json:"error"`
 	Text    string         `json:"text"`
+	From    string         `json:"from,omitempty"` // its sender
 	At      time.Time      `json:"at"`
 	AgeMS   int64          `json:"age_ms"`
 }
@@ -104,13 +106,17 @@ func (p *program) deadList(ctx context.Context, flags map[string]string, session
 	n := 0
 	show := func(d admin.DeadLetter) error {
 		if n++; asJSON {
-			return p.printJSON(listedDead{d.Session, d.ID, d.Outcome.Status, d.Outcome.Why(), d.Text, d.At.UTC(), d.Age.Milliseconds()})
+			return p.printJSON(listedDead{d.Session, d.ID, d.Outcome.Status, d.Outcome.Why(), d.Text, gateway.Who(d.Meta), d.At.UTC(), d.Age.Milliseconds()})
 		}
 		if n == 1 {
 			t.row("SESSION", "ID", "STATUS", "AGE", "ERROR", "TEXT")
 		}
 		why := strings.TrimPrefix(d.Outcome.Why(), string(d.Outcome.Status)+": ")
-		t.row(d.Session, firstLine(d.ID), d.Outcome.Status, age(d.Age), orDash(firstLine(why)), orDash(firstLine(d.Text)))
+		text := d.Text
+		if who := gateway.Who(d.Meta); who != "" {
+			text = who + ": " + text
+		}
+		t.row(d.Session, firstLine(d.ID), d.Outcome.Status, age(d.Age), orDash(firstLine(why)), orDash(firstLine(text)))
 		return t.err
 	}
 	err := p.withRedis(ctx, flags, func(rdb redis.UniversalClient) error {

@@ -122,6 +122,10 @@ func TestLook(t *testing.T) {
 		take(t, entry, "turn", "at")
 		delete(entry, "message")
 	}
+	if ms, _ := shown["turn_messages"].([]any); len(ms) == 1 {
+		message, _ := ms[0].(map[string]any)
+		take(t, message, "at")
+	}
 	if want := map[string]any{
 		"session": "a", "phase": "running", "state": "running", "paused": false, "pending": 2., "until": nil, "waits_for": "", "scheduled": 0., "archived": 0., "messages": []any{"m2"}, "question": nil,
 		"turn_messages": []any{map[string]any{"id": "m2", "text": "sleep=1h second"}}, "reply": "", "dead": []any{},
@@ -167,18 +171,19 @@ func TestShowQuestion(t *testing.T) {
 	url, c := newRedis(t)
 	environ := []string{"REDIS_URL=" + url}
 	echoWorker(t, url)
-	receipt, err := c.Session("a").Send(limited(t), turnstile.Message{ID: "m1", Text: "ask=deploy hello"})
+	receipt, err := c.Session("a").Send(limited(t), turnstile.Message{ID: "m1", Text: "ask=deploy hello", Meta: map[string]string{"sender": "web/ada", "sender_name": "Ada"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	untilEvent(t, c, "a", receipt.ID, session.EventQuestionAsked)
-	if r := call(t, environ, "show", "a").want(t, exitOK); !strings.Contains(r.out, "asks        deploy: /approve 1 or /deny 1, before 20") {
+	if r := call(t, environ, "show", "a").want(t, exitOK); !strings.Contains(r.out, "asks        deploy: /approve 1 or /deny 1, before 20") ||
+		!strings.Contains(r.out, ", for web/ada (Ada)\n") || !strings.Contains(r.out, "  m1, web/ada (Ada), 20") {
 		t.Errorf("%s", r.out)
 	}
 	o, ok := decode(t, call(t, environ, "show", "a", "--json").want(t, exitOK).out).(map[string]any)
 	question, _ := o["question"].(map[string]any)
 	take(t, question, "asked_at")
-	if want := map[string]any{"number": 1., "name": "deploy"}; !ok || !reflect.DeepEqual(o["question"], want) {
+	if want := map[string]any{"number": 1., "name": "deploy", "senders": []any{"web/ada"}}; !ok || !reflect.DeepEqual(o["question"], want) {
 		t.Errorf("%v", o["question"])
 	}
 	if answer, err := c.Command(t.Context(), "a", "/approve", ""); err != nil || answer != "Approved question 1: deploy." {

@@ -38,6 +38,11 @@ func (s shown) print(w io.Writer) error {
 		if s.Until != nil {
 			text += fmt.Sprintf(", before %s", clock(*s.Until))
 		}
+		for i, m := range s.TurnMessages {
+			if i == 0 && m.Who() != "" {
+				text += ", for " + m.Who()
+			}
+		}
 		row("asks", "%s", text)
 	}
 	if s.WaitsFor != "" {
@@ -115,7 +120,14 @@ func (s shown) printTurn(b *strings.Builder) {
 		b.WriteString("\nrunning turn\n")
 	}
 	for _, m := range s.TurnMessages {
-		fmt.Fprintf(b, "  %s: %s\n", printable.Line(m.ID), continued(m.Text, 4))
+		head := m.ID
+		if m.Who() != "" {
+			head += ", " + m.Who()
+		}
+		if !m.At.IsZero() {
+			head += ", " + clock(m.At)
+		}
+		fmt.Fprintf(b, "  %s: %s\n", printable.Line(head), continued(m.Text, 4))
 	}
 	if done := story(s.TurnMessages[0].ID, s.Events); done != "" {
 		fmt.Fprintf(b, "  so far\n    %s\n", continued(done, 4))
@@ -164,6 +176,8 @@ func entryText(e session.Entry) string {
 		return fmt.Sprintf("results of %d calls", len(e.Brought.Results))
 	case e.Tool == nil && e.Text == "" && e.Brought != nil:
 		return fmt.Sprintf("what was said before, %d entries", len(e.Brought.Past))
+	case e.Tool == nil && gateway.Who(e.Meta) != "":
+		return "[" + gateway.Who(e.Meta) + "] " + e.Text
 	case e.Tool == nil:
 		return e.Text
 	}

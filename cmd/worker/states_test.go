@@ -178,7 +178,7 @@ func TestShowRunningTurn(t *testing.T) {
 	untilText(t, c, "a", "m1", "one")
 	text := call(t, environ, "show", "a").want(t, exitOK).out
 	for _, want := range []string{
-		"\nrunning turn\n  m1: tool=grep stream=2 tick=1h one two three four\n  so far\n    tool grep (<0.1s)\n    echo: one",
+		"\nrunning turn\n  m1, 20", ": tool=grep stream=2 tick=1h one two three four\n  so far\n    tool grep (<0.1s)\n    echo: one",
 		"\ndead letters (12)\n  dl, ", "s ago, failed: echo: told to fail\n", "  and 2 more: worker dead a\n",
 	} {
 		if !strings.Contains(text, want) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -19,9 +20,16 @@ import (
 // RunningTurn is the running turn, as far as it is stored.
 type RunningTurn struct {
 	ID       string
-	Messages []session.Message // only the ID is set of one that cannot be read
-	Events   []session.Event   // in order; of those before the last 2 MiB, and that the stream has lost, the first ones are missing
-	Reply    string            // so far: the text since the last tool
+	Messages []TurnMessage
+	Events   []session.Event // in order; of those before the last 2 MiB, and that the stream has lost, the first ones are missing
+	Reply    string          // so far: the text since the last tool
+}
+
+// TurnMessage is a message of the running turn.
+type TurnMessage struct {
+	session.Message // only its ID is set if it cannot be read
+
+	ArrivedAt time.Time // in the queue, by Redis' clock: a delayed one at its time. Zero if unknown
 }
 
 // eventsBack is how many entries of a stream one command reads, from its end, and eventsFirst how many the first one reads:
@@ -66,13 +74,17 @@ func (s *Session) Turn(ctx context.Context) (t RunningTurn, err error) {
 }
 
 // messages reads the messages with these IDs. Their texts may be gone meanwhile.
-func (s *Session) messages(ctx context.Context, ids []string) (list []session.Message, err error) {
+func (s *Session) messages(ctx context.Context, ids []string) (list []TurnMessage, err error) {
 	tasks := s.taskIDs(ids)
 	err = protocol.EachTask(ctx, s.admin.rdb, s.key, tasks, func(i int, t script.Fields) bool {
-		m, _, _ := s.message(tasks[i], t.Text("msg")) // a message that cannot be read has no text
+		var m TurnMessage
+		m.Message, _, _ = s.message(tasks[i], t.Text("msg")) // a message that cannot be read has no text
+		if ms := t.Int("seen"); ms > 0 {
+			m.ArrivedAt = time.UnixMilli(ms).UTC()
+		}
 		list = append(list, m)
 		return true
-	}, "msg")
+	}, "msg", "seen")
 	return list, err
 }
 

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"turnstile/internal/http/gateway"
 	"turnstile/internal/text/boundedjson"
 	"turnstile/internal/text/printable"
 	"turnstile/pkg/session"
@@ -35,7 +36,7 @@ var pages = func() map[string]*template.Template {
 
 var functions = template.FuncMap{
 	"text": shownText, "line": shownLine, "json": shownJSON, "empty": emptyJSON, "file": fileLink,
-	"ago": ago, "stamp": stamp, "clock": clock, "tokens": tokens, "usage": usage, "brief": brief, "lasted": lasted, "span": func(d session.Millis) time.Duration { return time.Duration(d) },
+	"who": gateway.Who, "ago": ago, "stamp": stamp, "clock": clock, "tokens": tokens, "usage": usage, "brief": brief, "lasted": lasted, "span": func(d session.Millis) time.Duration { return time.Duration(d) },
 }
 
 // textMost is how many bytes of one text a page shows. See docs/http.md for the whole text.

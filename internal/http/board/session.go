@@ -200,7 +200,7 @@ func (b *Board) readLine(ctx context.Context, view gateway.SessionView) ([]admin
 			return nil, err
 		}
 		if m.State != session.MessageSteered {
-			m.Message = session.Message{ID: m.ID, Text: printable.Head(m.Text, printable.HeadMost)}
+			m.Message = session.Message{ID: m.ID, Meta: m.Meta, Text: printable.Head(m.Text, printable.HeadMost)}
 			list = append(list, m)
 		}
 		if len(list) == most {

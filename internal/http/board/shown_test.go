@@ -63,6 +63,33 @@ func TestQuestionCountsDown(t *testing.T) {
 	}
 }
 
+// Whoever approves sees for whom: the sender, its name and the time of the turn's message. A waiting message, a dead letter and
+// an entry have their senders, too.
+func TestSendersAreShown(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.worker()
+	send := func(id, text string) {
+		_, err := r.client.Session("web:1").Send(t.Context(), turnstile.Message{ID: id, Text: text, Meta: map[string]string{"sender": "web/ada", "sender_name": "Ada <b>"}})
+		expect.OK(t, err)
+	}
+	const who = `<span class="sender">web/ada (Ada &lt;b&gt;)`
+	send("m1", "fail=final x")
+	_, err := r.client.Session("web:1").Wait(t.Context(), "m1")
+	expect.OK(t, err)
+	send("m2", "ask=rm go on")
+	expect.Soon(t, "the question", func() bool { return strings.Contains(r.get("/board/s/web:1").text, "The agent asks") })
+	send("m3", "next")
+	p := r.get("/board/s/web:1")
+	r.has(p, 200, "<h3>user "+who+"</span> <time", "message of "+who+"</span> <time", ">now</time>: ask=rm go on</p>",
+		"queued</span> "+who+":</span> next", "failed</span> "+who+":</span> <span>fail=final x")
+	_, err = r.client.Session("web:1").Decide(t.Context(), "1", session.Allow)
+	expect.OK(t, err)
+	_, err = r.client.Session("web:1").Wait(t.Context(), "m3")
+	expect.OK(t, err)
+	r.has(r.get("/board/s/web:1"), 200, `<article class="entry user" data-row><h3>user `+who+"</span> <time")
+}
+
 // The pages name turns and messages as the log does, and one dead letter runs again alone.
 func TestIDsAndOneRerun(t *testing.T) {
 	t.Parallel()

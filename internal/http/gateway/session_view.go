@@ -93,6 +93,24 @@ type TurnMessage struct {
 	ID   string `json:"id"`
 	Text string `json:"text"`
 	Cut  bool   `json:"text_cut,omitempty"` // the text is only the beginning
+
+	Sender string    `json:"sender,omitempty"`
+	Name   string    `json:"name,omitempty"` // what the sender calls itself
+	At     time.Time `json:"at,omitzero"`    // when it joined the queue
+}
+
+// Who is the message's sender for people.
+func (m TurnMessage) Who() string { return who(m.Sender, m.Name) }
+
+// Who returns the sender of a message or an entry with this meta for people, such as "web/ada (Ada)". The name is
+// what the sender calls itself, so the sender comes first.
+func Who(meta map[string]string) string { return who(meta[senderMeta], meta[nameMeta]) }
+
+func who(sender, name string) string {
+	if sender != "" && name != "" {
+		return sender + " (" + name + ")"
+	}
+	return cmp.Or(sender, name)
 }
 
 // Dead is a dead letter and its reason.
@@ -118,6 +136,7 @@ type Question struct {
 
 	Approvers []string  `json:"approvers,omitempty"` // who may decide; none: by the gateway's rule
 	AskedAt   time.Time `json:"asked_at,omitzero"`
+	Senders   []string  `json:"senders,omitempty"` // of the messages for which the turn began
 }
 
 // Followup is a message that arrived while a turn was running.
@@ -163,7 +182,7 @@ func ReadSession(ctx context.Context, s *admin.Session) (SessionView, error) {
 		ReplyTo: info.ReplyTo, Agent: info.Agent, Needs: info.Needs, WaitsFor: info.WaitsFor, Failing: failingOf(info),
 	}
 	if q := info.Question; q != nil {
-		v.Question = &Question{q.Number, q.Name, q.Text, q.Approvers, q.AskedAt.UTC()}
+		v.Question = &Question{q.Number, q.Name, q.Text, q.Approvers, q.AskedAt.UTC(), q.Senders}
 	}
 	for _, f := range followups {
 		state := string(f.State)
@@ -192,7 +211,7 @@ func (v *SessionView) readFurther(ctx context.Context, s *admin.Session) error {
 		for _, m := range turn.Messages { // one may have been steered in meanwhile
 			v.Messages = append(v.Messages, m.ID)
 			text := printable.Head(m.Text, printable.HeadMost)
-			v.TurnMessages = append(v.TurnMessages, TurnMessage{m.ID, text, len(text) < len(m.Text)})
+			v.TurnMessages = append(v.TurnMessages, TurnMessage{m.ID, text, len(text) < len(m.Text), m.Meta[senderMeta], m.Meta[nameMeta], m.ArrivedAt})
 		}
 	}
 	v.Dead = []Dead{}
