@@ -21,7 +21,7 @@ With PATTERN it lists only those whose whole key matches: * matches any characte
 It reads the sessions page by page and prints each page at once, so a list of any length
 takes little memory. A session that is used meanwhile may appear twice.
 
-STATE is as in ps, or idle. ACTIVE is the time since the session was last used. PENDING
+STATE is as in ps, or idle. ACTIVE is the time since the session was last used, or for how long its turn has run. PENDING
 messages wait in the queue, DELAYED ones for a later time.
 
 With --json there is one object a line, and errors are plain text on stderr:
@@ -99,9 +99,12 @@ func (p *program) ls(ctx context.Context, flags map[string]string, pattern strin
 	return t.end()
 }
 
-// lastActive is the time since a session was used, by this machine's clock.
+// lastActive is the time since a session was used, by this machine's clock, or for how long its turn has run.
 func lastActive(s admin.SessionInfo) string {
-	if s.LastActive.IsZero() {
+	switch {
+	case s.Phase != session.PhaseIdle:
+		return "for " + age(s.Running)
+	case s.LastActive.IsZero():
 		return "-"
 	}
 	return age(max(time.Since(s.LastActive), 0)) + " ago"

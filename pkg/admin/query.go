@@ -9,8 +9,11 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/redis/go-redis/v9"
+
 	"turnstile/internal/protocol/index"
 	"turnstile/internal/protocol/rediskey"
+	"turnstile/internal/redis/redisconn"
 	"turnstile/pkg/session"
 )
 
@@ -27,6 +30,7 @@ import (
 type Query struct {
 	State       State
 	Prefix      string            // of the key
+	Title       string            // a part of the title, in any case of letters
 	Match       string            // a pattern of the key, with * ? [a-z]
 	Only        func(string) bool // the only keys that the caller may see: a page and its Next name no others
 	OldestFirst bool              // by activity. Defaults to the newest first
@@ -117,6 +121,12 @@ func (a *Client) read(ctx context.Context, q Query, keys []string) ([]SessionInf
 			return nil, err
 		}
 	}
+	if q.Title != "" && len(some) > 0 {
+		var err error
+		if some, err = a.titled(ctx, q.Title, some); err != nil {
+			return nil, err
+		}
+	}
 	list, err := a.infos(ctx, some)
 	found := list[:0]
 	for _, s := range list {
@@ -125,6 +135,27 @@ func (a *Client) read(ctx context.Context, q Query, keys []string) ([]SessionInf
 		}
 	}
 	return found, err
+}
+
+// titled returns the sessions with a text in their titles.
+func (a *Client) titled(ctx context.Context, text string, keys []string) (some []string, err error) {
+	titles := make([]*redis.StringCmd, len(keys))
+	cmds, err := a.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i, key := range keys {
+			titles[i] = p.HGet(ctx, rediskey.For(key).Record(), "title")
+		}
+		return nil
+	})
+	if err := redisconn.Failure(cmds, err); err != nil {
+		return nil, err
+	}
+	text = strings.ToLower(text)
+	for i, key := range keys {
+		if strings.Contains(strings.ToLower(titles[i].Val()), text) {
+			some = append(some, key)
+		}
+	}
+	return some, nil
 }
 
 // errEnough ends a walk when its caller needs no more.

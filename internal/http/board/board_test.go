@@ -86,6 +86,15 @@ func TestListByStateAndPrefix(t *testing.T) {
 	p := r.get("/board/?prefix=web:")
 	r.has(p, 200, "web:done", "web:failed", `value="web:"`)
 	r.lacks(p, "tg:done")
+	expect.OK(t, r.client.Session("tg:done").SetTitle(t.Context(), "Invoice of WEB: 7"))
+	for search, finds := range map[string][]string{"web:": {"web:done", "web:failed", "tg:done"}, "invoice OF": {"tg:done"}, "tg:": {"tg:done"}, "a/b": nil} {
+		p := r.get("/board/?prefix=" + url.QueryEscape(search))
+		r.has(p, 200)
+		expect.Equal(t, "rows of "+search, strings.Count(p.text, "<tr data-row="), len(finds))
+		for _, key := range finds {
+			r.has(p, 200, `data-row="`+key+`"`)
+		}
+	}
 	p = r.get("/board/?state=attention")
 	r.has(p, 200, "web:failed")
 	r.lacks(p, "web:done")

@@ -92,6 +92,22 @@ func TestBrowser(t *testing.T) {
 	p.AwaitText("h1", "Log in")
 }
 
+// A row keeps its place when its session becomes the newest: the pointer may be over it.
+func TestRowsKeepTheirPlace(t *testing.T) {
+	t.Parallel()
+	p := browser.Open(t)
+	r := newRig(t)
+	r.worker()
+	r.say("web:1", "hello")
+	r.say("web:2", "another")
+	p.Goto(r.url + "/board/")
+	p.AwaitText("tbody", "web:1")
+	r.say("web:1", "fail=final x")
+	r.say("web:3", "new")
+	p.Await(`document.querySelector('[data-row="web:1"] .bad') && document.querySelector('[data-row="web:3"]')`)
+	expect.Equal(t, "the rows", p.Eval(`[...document.querySelectorAll("tr[data-row]")].map((r) => r.dataset.row).join(" ")`), "web:3 web:2 web:1")
+}
+
 func TestBrowserSeesHostileTextsAsData(t *testing.T) {
 	t.Parallel()
 	p := browser.Open(t)

@@ -47,3 +47,19 @@ func lasted(d time.Duration) string {
 	}
 	return d.Round(time.Second).String()
 }
+
+// used returns the sum of what the turns of these entries and events used.
+func used(entries []entry, events []session.Event) *session.Usage {
+	var sum session.Usage
+	for _, e := range entries {
+		if e.Usage != nil {
+			sum = sum.Plus(*e.Usage)
+		}
+	}
+	for _, e := range events {
+		if e.Usage != nil {
+			sum = sum.Plus(*e.Usage)
+		}
+	}
+	return &sum
+}

@@ -3,6 +3,8 @@ package board
 import (
 	"net/http"
 	"net/url"
+	"slices"
+	"strings"
 
 	"turnstile/internal/http/gateway"
 	"turnstile/pkg/admin"
@@ -14,7 +16,9 @@ type listPage struct {
 	frame
 	States   []stateTab
 	State    string
-	Prefix   string
+	Prefix   string // what is searched
+	Titles   bool   // in titles only
+	Older    string // the link to older sessions with it in their titles
 	Rows     []row
 	Overview *overview // nil: the visitor may not see it
 	Next     string    // the link to the next page, "" if there is none
@@ -63,9 +67,8 @@ func (b *Board) getList(w http.ResponseWriter, v *visit) {
 		p.States = append(p.States, stateTab{name, listLink(state, p.Prefix, ""), state == p.State})
 	}
 	status := http.StatusOK
-	next, err := b.readRows(v, &p, admin.Query{
-		State: admin.State(p.State), Prefix: p.Prefix, Cursor: asked.Get("cursor"), Limit: listRows,
-	})
+	p.Titles = asked.Get("in") == titles
+	next, err := b.search(v, &p, admin.Query{State: admin.State(p.State), Cursor: asked.Get("cursor"), Limit: listRows})
 	if err != nil {
 		p.Problem = b.problem(v.Request, err)
 		status = p.Problem.Status
@@ -74,6 +77,9 @@ func (b *Board) getList(w http.ResponseWriter, v *visit) {
 	}
 	if next != "" {
 		p.Next = listLink(p.State, p.Prefix, next)
+		if p.Titles {
+			p.Next += "&in=" + titles
+		}
 	}
 	if asked.Get("cursor") != "" {
 		p.First = listLink(p.State, p.Prefix, "")
@@ -81,9 +87,48 @@ func (b *Board) getList(w http.ResponseWriter, v *visit) {
 	b.render(w, v.Request, status, "list", p)
 }
 
+// titles is the value of a link to further sessions with a text in their titles.
+const titles = "titles"
+
+// search reads a page of rows. A search finds keys by their beginning, and the titles of the newest sessions. A link
+// leads to those of older ones.
+func (b *Board) search(v *visit, p *listPage, q admin.Query) (next string, err error) {
+	if p.Prefix == "" {
+		return b.readRows(v, p, q)
+	}
+	byTitle := q
+	byTitle.Title = p.Prefix
+	if p.Titles {
+		return b.readRows(v, p, byTitle)
+	}
+	if q.Cursor == "" {
+		page, err := v.token.Sessions(v.work, b.deps.Admin, byTitle)
+		if err != nil {
+			return "", err
+		}
+		for _, s := range page.Sessions {
+			p.Rows = append(p.Rows, row{s, sessionLink(s.Session)})
+		}
+		if page.Next != "" {
+			p.Older = listLink(p.State, p.Prefix, page.Next) + "&in=" + titles
+		}
+	}
+	if q.Prefix = p.Prefix; session.ValidateKey(q.Prefix) != nil {
+		return "", nil //nolint:nilerr // no key begins with it, a title may have it
+	}
+	titled := len(p.Rows)
+	next, err = b.readRows(v, p, q)
+	p.Rows = slices.DeleteFunc(p.Rows, func(r row) bool { // one that both have found
+		titled--
+		return titled >= 0 && strings.HasPrefix(r.Session, p.Prefix)
+	})
+	return next, err
+}
+
 // readRows reads the sessions that the visitor may see, and returns the cursor of the next page, which names no other
 // one. A page may be short or empty, because one call looks at a bounded number of sessions.
 func (b *Board) readRows(v *visit, p *listPage, q admin.Query) (next string, err error) {
+	before := len(p.Rows)
 	for range listCalls {
 		page, err := v.token.Sessions(v.work, b.deps.Admin, q)
 		if err != nil {
@@ -92,7 +137,7 @@ func (b *Board) readRows(v *visit, p *listPage, q admin.Query) (next string, err
 		for _, s := range page.Sessions {
 			p.Rows = append(p.Rows, row{s, sessionLink(s.Session)})
 		}
-		if next = page.Next; next == "" || len(p.Rows) > 0 {
+		if next = page.Next; next == "" || len(p.Rows) > before {
 			break
 		}
 		q.Cursor = next

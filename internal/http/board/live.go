@@ -27,6 +27,8 @@ type liveItem struct {
 	Does string        // what a tool does that is not done: it runs, or waits for a decision or its next run
 	Run  session.Event // of a turn_started
 
+	Runs int64 // a tool that is not done: for how long, ms
+
 	began time.Time // a tool
 
 	pieces []string // of Text, while it is made
@@ -71,6 +73,9 @@ func liveOf(v gateway.SessionView) live {
 		item.Text, item.pieces = strings.Join(item.pieces, ""), nil
 		if item.Does = "runs"; v.Question != nil || v.WaitsFor != "" || v.Phase == session.PhaseParked {
 			item.Does = "waits"
+		}
+		if item.Tool != nil && !item.Ends && v.Since != nil {
+			item.Runs = max(v.Since.Add(v.Running).Sub(item.began).Milliseconds(), 0)
 		}
 	}
 	return l

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"turnstile"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
@@ -68,7 +69,8 @@ func TestPictures(t *testing.T) {
 	r.say("web:anna", "Yes, the one in Lisbon.")
 	r.send("web:anna", "Tell me when it has left the warehouse.", actors.Delay(3*time.Hour))
 	r.say("tg:ben", "Please summarize the meeting.")
-	r.send("tg:carla", "Remove the builds of last year.")
+	_, err := r.client.Session("tg:carla").Send(t.Context(), turnstile.Message{Text: "Remove the builds of last year.", Meta: map[string]string{"sender": "tg/carla", "sender_name": "Carla"}})
+	expect.OK(t, err)
 	r.send("web:dora", "Tell me a story about a lighthouse keeper.")
 	r.send("web:dora", "Make it a short one.")
 	r.send("web:emil", "Good morning!", actors.Delay(40*time.Minute))

@@ -25,6 +25,9 @@ const (
 	// deliveriesShown is how many deliveries a page has.
 	deliveriesShown = 20
 
+	// auditShown is how many entries of the audit a page has.
+	auditShown = 20
+
 	// deadShown is how many dead letters a page has, the last ones.
 	deadShown = 10
 )
@@ -44,7 +47,9 @@ type sessionPage struct {
 
 	Receivers      []receiver // that do not take the session's deliveries
 	Deliveries     []delivery
-	MoreDeliveries bool // than these
+	MoreDeliveries bool               // than these
+	Audit          []admin.AuditEntry // the newest first, for operators
+	Used           *session.Usage     // by the turns of Entries and the running one
 	May            buttons
 
 	After  string // the last event that the page shows
@@ -140,9 +145,14 @@ func (b *Board) read(v *visit, p *sessionPage) error {
 			return err
 		}
 	}
+	p.Used = used(p.Entries, p.Events)
 	if !v.token.May(gateway.Operate) {
 		p.hideDetails()
+	} else if p.Audit, err = operated.Audit(v.work); err != nil {
+		return err
 	}
+	slices.Reverse(p.Audit)
+	p.Audit = p.Audit[:min(len(p.Audit), auditShown)]
 	if err := b.readDeliveries(v, p); err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"turnstile/internal/http/board"
 	"turnstile/internal/http/gateway"
 	"turnstile/internal/protocol/rediskey"
+	"turnstile/internal/protocol/wire"
 	"turnstile/pkg/admin"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/agent/echo"
@@ -90,6 +91,32 @@ func TestSendersAreShown(t *testing.T) {
 	r.has(r.get("/board/s/web:1"), 200, `<article class="entry user" data-row><h3>user `+who+"</span> <time")
 }
 
+// A running turn says for how long it runs, in the list and on its page, and so does its tool. The page has the agent, what
+// was used, outcomes that are owed, and for operators who did what.
+func TestFactsOfASession(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, boss, reader)
+	r.worker()
+	r.say("web:1", "usage=1200:350 one")
+	r.say("web:1", "usage=1000:50 two")
+	_, err := r.client.Session("web:1").As("boss/ada").Undo(t.Context())
+	expect.OK(t, err)
+	r.say("web:1", "usage=100:5 three")
+	r.send("web:1", "tool=look:1m four", actors.ReplyTo(wire.Route{To: "erp"}))
+	r.login("boss")
+	expect.Soon(t, "the tool", func() bool { return strings.Contains(r.get("/board/s/web:1").text, "<b>look</b>") })
+	p := r.get("/board/s/web:1")
+	r.has(p, 200, "<span>agent default</span>", "<span>1300 tokens in, 355 out", "<span>1 outcome owed</span>",
+		`<span class="pulse">runs</span> <span class="sender"><time role="timer" data-running="`, `<span class="tag">undo</span> <span>boss/ada</span>`)
+	row, _, _ := strings.Cut(r.get("/board/").text, "</tbody>")
+	_, row, _ = strings.Cut(row, `data-row="web:1"`)
+	if !strings.Contains(row, `<td class="when">for <time role="timer" data-running="`) || strings.Contains(row, "ago") {
+		t.Errorf("the row of a running turn: %s", row)
+	}
+	r.login("reader")
+	r.lacks(r.get("/board/s/web:1"), "Who did what")
+}
+
 // The pages name turns and messages as the log does, and one dead letter runs again alone.
 func TestIDsAndOneRerun(t *testing.T) {
 	t.Parallel()
@@ -128,7 +155,7 @@ func TestOverview(t *testing.T) {
 	r.workerOf(echo.New())
 	expect.Soon(t, "the worker's heartbeat", func() bool {
 		p := r.get("/board/")
-		return strings.Contains(p.text, "<b>1</b> of 10 slots busy, on 1 worker<") && strings.Contains(p.text, "<b>0</b> wait for a slot<") &&
+		return strings.Contains(p.text, "<b>1</b> of 10 slots busy, on 1 worker, up to 5 s ago<") && strings.Contains(p.text, "<b>0</b> wait for a slot<") &&
 			strings.Contains(p.text, "<b>12k</b> tokens in and <b>350</b> out today<")
 	})
 	r.send("web:2", "fail=final x")

@@ -36,7 +36,7 @@ function atBottom() {
 // stable is a part's HTML. That the times of a transcript have grown older is no reason to exchange
 // it: the user may be selecting text.
 function stable(part) {
-  return part.id === "live" ? part.innerHTML : part.innerHTML.replace(/ data-left="\d+"/g, "").replace(/>[^<]*<\/time>/g, "></time>");
+  return part.id === "live" ? part.innerHTML : part.innerHTML.replace(/ data-(left|running)="\d+"/g, "").replace(/>[^<]*<\/time>/g, "></time>");
 }
 
 // exchange replaces parts of a page, and keeps the parts that the user opened and the selection.
@@ -138,13 +138,18 @@ if (session) {
   });
 }
 
-// Countdowns begin with the time left by Redis' clock, not by this machine's.
+// Countdowns begin with the time left by Redis' clock, not by this machine's. What runs counts up.
 const ends = new WeakMap(); // element -> [the time left, its end by this page's clock]
 function countDown() {
   for (const until of document.querySelectorAll("time[data-left]")) {
     const ms = until.dataset.left;
     if (ends.get(until)?.[0] !== ms) ends.set(until, [ms, performance.now() + Number(ms)]);
     until.textContent = within(Math.max(0, Math.ceil((ends.get(until)[1] - performance.now()) / 1000)));
+  }
+  for (const running of document.querySelectorAll("time[data-running]")) {
+    const ms = running.dataset.running;
+    if (ends.get(running)?.[0] !== ms) ends.set(running, [ms, performance.now() - Number(ms)]);
+    running.textContent = lasted(Math.floor((performance.now() - ends.get(running)[1]) / 1000));
   }
 }
 
@@ -155,15 +160,34 @@ function within(s) {
   if (m) return "in " + m + ":" + two(s % 60) + " min";
   return s ? "in " + s + " s" : "now";
 }
+
+function lasted(s) {
+  const m = Math.floor(s / 60), h = Math.floor(m / 60);
+  return h ? h + " h " + m % 60 + " min" : m ? m + " min " + s % 60 + " s" : s + " s";
+}
 countDown();
 setInterval(countDown, 1000);
 
 // ---- the list
 
+// inPlace gives the rows of a page that was read again the order of this one, so that none moves below the pointer. New
+// rows come first.
+function inPlace(page) {
+  const places = new Map([...document.querySelectorAll("tr[data-row]")].map((row, i) => [row.dataset.row, i]));
+  const fresh = [...page.querySelectorAll("tr[data-row]")];
+  const place = (row) => places.get(row.dataset.row) ?? -1;
+  fresh.sort((a, b) => place(a) - place(b));
+  fresh[0]?.parentNode.append(...fresh);
+}
+
 if (list) {
   setInterval(async () => {
     if (document.hidden) return;
-    try { exchange(await fetchPage(), [document.getElementById("live")]); } catch { /* the next one may succeed */ }
+    try {
+      const page = await fetchPage();
+      inPlace(page);
+      exchange(page, [document.getElementById("live")]);
+    } catch { /* the next one may succeed */ }
   }, Number(list.dataset.poll));
 }
 
