@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -10,13 +11,15 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
+	"turnstile/internal/http/gateway"
 	"turnstile/internal/program/config"
 	"turnstile/internal/protocol/agents"
 	"turnstile/pkg/admin"
 )
 
 const agentsHelp = `agents lists the agents of TURNSTILE_AGENTS_FILE and of the living workers. WORKERS is how
-many workers run an agent: a session of an agent with none waits. Without the file, or
+many workers run an agent: a session of an agent with none waits. If the workers' default
+agents differ, KIND of default has them all, and a line on stderr says so. Without the file, or
 if an agent is not in it, KIND and SESSIONS are "-".
 
 With --json it prints one array, and errors as plain text on stderr:
@@ -111,16 +114,18 @@ func (p *program) agents(ctx context.Context, flags map[string]string, asJSON bo
 		rows[n.Name] = agentRow{Kind: string(n.Agent), Sessions: n.Sessions}
 	}
 	refused := ""
+	var differ []string
 	err = p.withAdmin(ctx, flags, func(client *admin.Client, rdb redis.UniversalClient) error {
 		workers, err := client.Workers(ctx)
 		if len(workers) == 0 {
 			_, refused = hasNoWorker(ctx, rdb)
 		}
+		differ = gateway.DefaultAgents(workers)
 		for _, w := range workers {
 			for _, name := range w.Agents {
 				row := rows[name]
 				if row.Workers++; name == agents.Default && row.Kind == "" {
-					row.Kind = w.Agent
+					row.Kind = cmp.Or(strings.Join(differ, ", "), w.Agent)
 				}
 				rows[name] = row
 			}
@@ -138,6 +143,9 @@ func (p *program) agents(ctx context.Context, flags map[string]string, asJSON bo
 	}
 	if refused != "" {
 		p.complain(refused)
+	}
+	if len(differ) > 0 {
+		p.complain("workers have different default agents, so it is chance which one runs a turn: give each worker the same one, or each agent a name (TURNSTILE_AGENTS_FILE)")
 	}
 	switch {
 	case asJSON:

@@ -53,24 +53,11 @@ func (p *program) startDev(ctx context.Context, flags map[string]string, s *conf
 		return d, nil
 	}
 	var err error
-	if d.redis, err = devredis.Start(ctx, devredis.Options{Fit: fit}); err != nil {
+	if d.redis, err = service.StartRedis(ctx); err != nil {
 		return nil, err
 	}
 	s.RedisURL = d.redis.URL()
 	return d, nil
-}
-
-// fit checks that Turnstile can use a Redis.
-func fit(ctx context.Context, url string) error {
-	ctx, cancel := context.WithTimeout(ctx, responseTimeout)
-	defer cancel()
-	rdb, err := redisconn.Open(url, redisconn.WithPoolSize(1))
-	if err != nil {
-		return err
-	}
-	defer rdb.Close()
-	_, err = redisconn.Check(ctx, rdb)
-	return err
 }
 
 // begin prints the welcome, and starts the console.

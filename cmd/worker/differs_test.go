@@ -59,6 +59,10 @@ func TestEverySettingThatDiffersIsNamed(t *testing.T) {
 	second.err.Await(t, `setting=agents own="coder default" other=default neighbour=`+one.Name+"\n")
 
 	environ := []string{"REDIS_URL=" + url}
+	expect.Soon(t, "both heartbeats", func() bool {
+		r := call(t, environ, "agents").want(t, exitOK)
+		return strings.Contains(r.out, "\ndefault  claude, echo  -         2\n") && strings.Contains(r.err, "workers have different default agents")
+	})
 	shown := func() (list []any) {
 		list, _ = decode(t, call(t, environ, "ps", "--workers", "--json").want(t, exitOK).out).([]any)
 		return list

@@ -1,6 +1,7 @@
 package program_test
 
 import (
+	"flag"
 	"os"
 	"testing"
 
@@ -12,6 +13,8 @@ func TestMain(m *testing.M) {
 	if os.Getenv(childVariable) != "" {
 		runChild()
 	}
+	flag.Parse()
+	os.Args = os.Args[:1] // the rest are the test's, and Run would read them
 	_ = os.Unsetenv("TURNSTILE_PROOF")
 	actors.Main(m)
 }

@@ -45,9 +45,11 @@ func Init() {
 // Run runs an agent's turns until a signal comes or ctx ends, then drains. It has everything that
 // the program cmd/worker has, except for the choice of the agent:
 //
-//   - settings from the environment (docs/settings.md): REDIS_URL, TURNSTILE_CONCURRENCY,
-//     TURNSTILE_DRAIN_TIMEOUT and the others, but not TURNSTILE_AGENT;
+//   - settings from the environment (docs/settings.md) or as flags of the program: REDIS_URL,
+//     TURNSTILE_CONCURRENCY, TURNSTILE_DRAIN_TIMEOUT and the others, but not TURNSTILE_AGENT;
 //     TURNSTILE_ISOLATION is refused
+//   - --help, --version, and --dev, which starts a Redis. Any other argument is an error. A program with
+//     arguments of its own removes them from os.Args first
 //   - /healthz, /readyz, /metrics and asynqmon, if TURNSTILE_HTTP_ADDR is set
 //   - deliveries to webhooks, if TURNSTILE_DELIVER is set
 //   - a log on stderr
@@ -62,7 +64,11 @@ func Init() {
 // the process with Exit: after a third signal turns may still run, and other workers run them again
 // when their leases have expired.
 func Run(ctx context.Context, a agent.Agent) error {
-	settings, err := config.LoadWorker(os.Environ(), config.Options{NoAgent: true})
+	args, err := parse(os.Args[1:], os.Stdout, printable.NewWriter(os.Stderr))
+	if err != nil || args.told {
+		return err
+	}
+	settings, err := config.LoadWorker(os.Environ(), args.options())
 	if err == nil && settings.Isolation != config.Isolation(agent.IsolationNone) {
 		err = fmt.Errorf("%w TURNSTILE_ISOLATION is for the program worker: this program gives its agents their isolation itself; leave it out", config.ErrInvalid)
 	}
@@ -72,19 +78,43 @@ func Run(ctx context.Context, a agent.Agent) error {
 	out := daemon.NewOutput(os.Stderr)
 	defer daemon.Flush(daemon.LastWords, out)
 	log := daemon.NewLogger(out, settings.LogLevel, settings.LogFormat)
-	end, release := service.WatchSignals(ctx, service.Restart, func() bool {
-		_, err := config.LoadWorker(os.Environ(), config.Options{NoAgent: true})
+	settings.Agent = config.AgentKind("go:" + programName()) // so that two programs differ, see package agreement
+	hup := service.Restart
+	if args.dev {
+		hup = service.Shutdown // nothing would start it again
+	}
+	end, release := service.WatchSignals(ctx, hup, func() bool {
+		_, err := config.LoadWorker(os.Environ(), args.options())
 		if err != nil {
 			log.Error("SIGHUP is ignored: a restarted worker would not start", "error", err)
 		}
 		return err == nil
 	})
 	defer release()
-	s, err := service.Start(end, service.Config{Settings: settings, Agent: service.Agent(settings, a), Logger: log, Output: out})
+	c := service.Config{Settings: settings, Agent: service.Agent(settings, a), Logger: log, Output: out}
+	lost := make(<-chan struct{})
+	if args.dev {
+		redis, err := startDev(end.Requested, &c)
+		if err != nil {
+			return end.Unless(err)
+		}
+		if redis != nil {
+			defer redis.Stop()
+			lost = redis.Done()
+		}
+	}
+	s, err := service.Start(end, c)
 	if err != nil {
 		return end.Unless(err)
 	}
-	<-end.Requested.Done()
+	if args.dev {
+		welcome(out, c, s)
+	}
+	select {
+	case <-end.Requested.Done():
+	case <-lost:
+		return fmt.Errorf("%w: the Redis of --dev ended, and all messages are lost", service.ErrAbandoned)
+	}
 	select {
 	case <-end.Drain(s.Worker):
 		s.Stop(end.Now)

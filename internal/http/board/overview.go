@@ -22,6 +22,7 @@ type overview struct {
 	MoreAttention     bool           // there are more than Reasons counts
 	Unable            []string       // what workers cannot do, for operators
 	Receivers         []receiver     // that do not take their deliveries
+	Defaults          []string       // what the workers' default agents are, if they differ
 	Refused           string         // why Redis stores nothing, "" if it does
 	Differ            bool           // another gateway's file of destinations is in force, and differs
 }
@@ -67,6 +68,7 @@ func (b *Board) overview(v *visit) *overview {
 		o.Refused = redisconn.Explain(err)
 	}
 	o.Reasons, o.MoreAttention = reasons(attend.Sessions), attend.Next != ""
+	o.Defaults = gateway.DefaultAgents(workers)
 	for _, w := range workers {
 		if w.Started.IsZero() {
 			continue // it sends no heartbeat, and appears only from time to time

@@ -53,6 +53,7 @@ type rig struct {
 	url     string
 	http    *http.Client // with a browser's cookies
 	workers int          // started so far
+	kind    string       // of the next worker's agent
 	tokens  string       // the file
 }
 
@@ -132,7 +133,7 @@ func (r *rig) parking(a agent.Agent, after, timeout time.Duration) {
 	r.Helper()
 	r.workers++
 	w, err := worker.New(acl.Client(r.T, acl.Worker), a, worker.Config{
-		Name: fmt.Sprintf("worker-%d", r.workers), Logger: slog.New(slog.DiscardHandler), ParkAfter: after, AskTimeout: timeout,
+		Name: fmt.Sprintf("worker-%d", r.workers), AgentName: r.kind, Logger: slog.New(slog.DiscardHandler), ParkAfter: after, AskTimeout: timeout,
 	})
 	expect.OK(r, err)
 	expect.OK(r, w.Start(context.Background()))

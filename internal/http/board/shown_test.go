@@ -182,6 +182,18 @@ func TestOverviewOfASickWorker(t *testing.T) {
 	})
 }
 
+// Two workers whose default agents differ take turns of the same sessions.
+func TestOverviewOfDifferentAgents(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	for _, r.kind = range []string{"echo", "go:other"} {
+		r.worker()
+	}
+	expect.Soon(t, "both agents", func() bool {
+		return strings.Contains(r.get("/board/?state=attention").text, "so it is chance which one runs a turn: echo, go:other.")
+	})
+}
+
 // A message that was handed to the agent is shown, however many wait, unless it is shown with the turn.
 func TestSteeredIsShownBeforeALongQueue(t *testing.T) {
 	t.Parallel()

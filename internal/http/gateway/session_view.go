@@ -5,12 +5,29 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
+	"turnstile/internal/protocol/agents"
 	"turnstile/internal/text/printable"
 	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
 )
+
+// DefaultAgents returns what the default agents of workers are, if they differ: echo, claude, or go: and the name of a
+// program. Then it is chance which one runs a turn.
+func DefaultAgents(workers []admin.Worker) (kinds []string) {
+	for _, w := range workers {
+		if w.Agent != "" && slices.Contains(w.Agents, agents.Default) {
+			kinds = append(kinds, w.Agent)
+		}
+	}
+	slices.Sort(kinds)
+	if kinds = slices.Compact(kinds); len(kinds) < 2 {
+		return nil
+	}
+	return kinds
+}
 
 // ErrUnknown is wrapped by the error about a session that never had a message or a setting, or that
 // was forgotten.

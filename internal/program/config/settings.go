@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"slices"
 	"strings"
 )
 
@@ -19,6 +20,17 @@ type Setting struct {
 
 // WorkerSettings describes the worker's settings, in the order of its struct.
 func WorkerSettings() []Setting { return settingsOf(reflect.TypeFor[Worker]()) }
+
+// ProgramSettings describes the settings of a program that has its agent in Go: those of a worker, without the ones that choose
+// an agent or start its programs.
+func ProgramSettings() []Setting {
+	chosen := settingsOf(reflect.TypeFor[AgentSettings]())
+	kept := []string{"TURNSTILE_AGENT_TIMEOUT", "TURNSTILE_ASK_TIMEOUT", "TURNSTILE_APPROVERS"}
+	return slices.DeleteFunc(WorkerSettings(), func(s Setting) bool {
+		return strings.HasPrefix(s.Name, "TURNSTILE_AGENTS_") ||
+			!slices.Contains(kept, s.Name) && slices.ContainsFunc(chosen, func(c Setting) bool { return c.Name == s.Name })
+	})
+}
 
 // SenderSettings describes the sender's settings.
 func SenderSettings() []Setting { return settingsOf(reflect.TypeFor[Sender]()) }

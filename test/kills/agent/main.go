@@ -18,6 +18,7 @@ func main() {
 	var err error
 	switch ctx := context.Background(); os.Args[1] {
 	case "worker":
+		os.Args = os.Args[:1] // Run reads the rest
 		err = program.Run(ctx, stepper{kills.Here()})
 	case "jsonl":
 		err = newCommand(kills.Here()).run(ctx)
