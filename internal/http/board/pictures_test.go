@@ -40,7 +40,7 @@ func (talker) Run(ctx context.Context, turn *agent.Turn) (agent.Result, error) {
 		return say("It can: order 7012 leaves tomorrow. Shall I send it to the address in Lisbon that you gave us in May?")
 	case strings.HasPrefix(text, "Yes"):
 		tool("change_address", `{"number": 7012, "address": "Rua da Rosa 12, Lisbon"}`, `"done"`)
-		return say("Done. It goes to Rua da Rosa 12.")
+		return say("Done. It goes to **Rua da Rosa 12**:\n\n- leaves *tomorrow*\n- arrives on Friday")
 	case strings.HasPrefix(text, "Please"):
 		return agent.Result{}, errors.New("the model is overloaded; the key of the account has no quota left")
 	case strings.HasPrefix(text, "Remove"):
