@@ -30,6 +30,9 @@ func newChat(gateway, token string) http.Handler {
 	mux.HandleFunc("GET /chat", c.pass(http.MethodGet, ""))
 	mux.HandleFunc("GET /chat/transcript", c.pass(http.MethodGet, "/transcript"))
 	mux.HandleFunc("POST /chat/messages", c.pass(http.MethodPost, "/messages"))
+	mux.HandleFunc("GET /chat/messages/{id}", func(w http.ResponseWriter, r *http.Request) {
+		c.pass(http.MethodGet, "/messages/"+url.PathEscape(r.PathValue("id"))+"?text=true")(w, r)
+	})
 	mux.HandleFunc("POST /chat/stop", c.pass(http.MethodPost, "/stop"))
 	mux.HandleFunc("POST /chat/approve", c.pass(http.MethodPost, "/approve"))
 	mux.HandleFunc("POST /chat/deny", c.pass(http.MethodPost, "/deny"))

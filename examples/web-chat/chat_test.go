@@ -1,12 +1,15 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -195,6 +198,46 @@ func TestNoReply(t *testing.T) {
 	r.stop()
 	p.Click("#stop")
 	p.Await(`document.querySelector("#log").lastChild.textContent === "This may not have been stopped."`)
+}
+
+// After a reload the page has what the transcript does not have, in its place: a message that failed, one that was stopped,
+// how a question was decided, and a message that waits for its first turn. It shows that the agent works, and where to
+// write also on a phone.
+func TestReloadKeepsAll(t *testing.T) {
+	t.Parallel()
+	p := browser.Open(t)
+	r := newRig(t)
+	p.Size(390, 700)
+	w := r.worker(echo.New(), worker.Config{})
+	p.Goto(r.page.URL)
+	send := func(text string) { p.Type("#text", text+"\r") }
+	send("fail=final first")
+	p.AwaitText("#log .note", "failed")
+	send("ask=rm second")
+	p.AwaitText("#log .question", "rm")
+	expect.Equal(t, "works while it asks", p.Eval(`document.querySelector("#typing").hidden`), "true")
+	p.Eval(`document.querySelector(".question button").click()`)
+	p.AwaitText("#log", "echo: second")
+	send("tool=look:1h third")
+	p.Await(`!document.querySelector("#typing").hidden`)
+	p.Click("#stop")
+	p.Await(`document.querySelectorAll("#log .note").length === 2 && document.querySelector("#typing").hidden`)
+	send("fourth")
+	p.AwaitText("#log", "echo: fourth")
+	expect.OK(t, w.Stop(t.Context()))
+	send("fifth")
+	p.Await(`turns.size === 0`)
+	const shown = `[...document.querySelectorAll("#log > p")].map((e) => e.className + " " + e.textContent.split(/[:\n]/)[0]).join("|")`
+	const want = "user fail=final first|note failed|user ask=rm second|question May I do this? rm|assistant echo|user tool=look|note stopped|user fourth|assistant echo|user fifth"
+	p.Reload()
+	p.Await(shown + `.split("|").length === 10`)
+	for _, text := range []string{"fifth", "first", "third"} {
+		p.AwaitText("#log", text)
+	}
+	expect.Equal(t, "the page", p.Eval(shown), want)
+	p.AwaitText("#log .question", "Approved.")
+	expect.Equal(t, "the form is in view", p.Eval(`document.querySelector("form").getBoundingClientRect().bottom <= innerHeight`), "true")
+	p.Shoot(filepath.Join(cmp.Or(os.Getenv("TURNSTILE_PICTURES"), t.TempDir()), "web-chat-phone.png"))
 }
 
 // A worker is killed in the middle of a reply, and another one begins it again. The page shows one
