@@ -164,7 +164,7 @@ func (l *line) ack(a deliveries.Ack) (ok, left bool) {
 	for {
 		ok, left, err := a.Do(ctx, l.rdb)
 		if err == nil && ok && (a.Verdict == deliveries.Again || a.Verdict == deliveries.GiveUp) {
-			_ = deliveries.NeedAttention(ctx, l.rdb, l.session)
+			_ = deliveries.NeedAttention(l.work, l.rdb, l.now+time.Since(l.got).Milliseconds(), l.session)
 		}
 		if err == nil {
 			return ok, left

@@ -404,7 +404,7 @@ func TestReceiverThatIsAway(t *testing.T) {
 		expect.OK(t, err)
 		_, _, err = deliveries.Ack{Delivery: taken.Deliveries[0], Verdict: deliveries.Again, Wait: time.Millisecond, Why: "connection refused"}.Do(t.Context(), r.redis)
 		expect.OK(t, err)
-		expect.OK(t, deliveries.NeedAttention(t.Context(), r.redis, key))
+		expect.OK(t, deliveries.NeedAttention(t.Context(), r.redis, time.Now().UnixMilli(), key))
 	}
 	const away = "erp does not take its deliveries: "
 	expect.Soon(t, "the attempts to be over", func() bool { return strings.Contains(r.get("/board/s/web:1").text, "next try now") })

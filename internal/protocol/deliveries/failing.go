@@ -100,11 +100,7 @@ func ParseLine(text string) (attempts int, next time.Time, why string) {
 }
 
 // NeedAttention enters a session with a failed delivery into the index of those that a person may have to look at.
-// The first failure's time stays. A lost call does no harm: the next attempt makes it again.
-func NeedAttention(ctx context.Context, rdb redis.Cmdable, session string) error {
-	now, err := rdb.Time(ctx).Result()
-	if err != nil {
-		return err
-	}
-	return rdb.ZAddNX(ctx, rediskey.Attention, redis.Z{Score: float64(now.UnixMilli()), Member: session}).Err()
+// The first failure's time stays. A lost call does no harm: the next attempt makes it again. now is Redis' clock in ms.
+func NeedAttention(ctx context.Context, rdb redis.Cmdable, now int64, session string) error {
+	return rdb.ZAddNX(ctx, rediskey.Attention, redis.Z{Score: float64(now), Member: session}).Err()
 }
