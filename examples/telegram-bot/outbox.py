@@ -9,6 +9,7 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from calls import Refused, Unreachable
+from markdown import formatted, whole
 from telegram import parts, preview
 
 log = logging.getLogger("outbox")
@@ -100,19 +101,20 @@ class Outbox:
         if sent is not None:
             log.warning("delivery %s was begun before: message %d of it may come twice", id, sent + 1)
         draft = next((row[4] for row in rows if row[4]), None)
-        for n, part in enumerate(parts(text)):
+        for n, part in enumerate(whole(parts(text))):
             if n < (sent or 0):
                 continue
             if time.monotonic() > until:
                 raise Later(429, 1)
-            if n > 0 or not draft or not self.replace(chat, draft, part):
-                self.telegram.send(chat, part, reply_to if n == 0 else None)
+            plain, entities = formatted(part)
+            if n > 0 or not draft or not self.replace(chat, draft, plain, entities):
+                self.telegram.send(chat, plain, reply_to if n == 0 else None, entities=entities)
             self.store.sent(session, id, n + 1)
 
-    def replace(self, chat, draft, text):
+    def replace(self, chat, draft, text, entities=()):
         """Reports whether the preview is there to be replaced: a user may have deleted it."""
         try:
-            self.telegram.edit(chat, draft, text)
+            self.telegram.edit(chat, draft, text, entities)
         except Refused as e:
             if e.temporary:
                 raise

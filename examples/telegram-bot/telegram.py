@@ -1,6 +1,6 @@
 """Telegram's Bot API: https://core.telegram.org/bots/api.
 
-No call has a parse_mode, so HTML and Markdown in texts are shown as they are.
+No call has a parse_mode, so HTML in texts is shown as it is. Replies have entities, see markdown.py.
 """
 
 import base64
@@ -21,19 +21,20 @@ class Telegram:
     def call(self, method, patience=10, **parameters):
         return fetch(self.base + method, parameters, timeout=patience)[0]["result"]
 
-    def send(self, chat, text, reply_to=None, buttons=None):
+    def send(self, chat, text, reply_to=None, buttons=None, entities=()):
         """Sends a message and returns its id. buttons are a row of (label, data)."""
-        more = {}
+        more = {"entities": entities} if entities else {}
         if reply_to is not None:
             more["reply_parameters"] = {"message_id": reply_to, "allow_sending_without_reply": True}
         if buttons:
             more["reply_markup"] = {"inline_keyboard": [[{"text": label, "callback_data": data} for label, data in buttons]]}
         return self.call("sendMessage", chat_id=chat, text=text, **more)["message_id"]
 
-    def edit(self, chat, message, text):
+    def edit(self, chat, message, text, entities=()):
         """Replaces a message's text and removes its buttons. Repeating it does no harm."""
         try:
-            self.call("editMessageText", chat_id=chat, message_id=message, text=text)
+            more = {"entities": entities} if entities else {}
+            self.call("editMessageText", chat_id=chat, message_id=message, text=text, **more)
         except Refused as e:
             if "not modified" not in str(e):
                 raise

@@ -37,6 +37,7 @@ func newChat(gateway, token string) http.Handler {
 	mux.HandleFunc("POST /chat/approve", c.pass(http.MethodPost, "/approve"))
 	mux.HandleFunc("POST /chat/deny", c.pass(http.MethodPost, "/deny"))
 	mux.HandleFunc("POST /chat/tickets", c.ticket)
+	mux.HandleFunc("POST /markdown", render)
 	return http.NewCrossOriginProtection().Handler(mux)
 }
 

@@ -171,6 +171,26 @@ func TestChat(t *testing.T) {
 	expect.Equal(t, "elements of texts", p.Eval(`document.querySelectorAll("#log b").length`), "0")
 }
 
+// A reply in Markdown is shown as such when it is whole, without what could harm, also after a reload. A click shows the
+// text itself.
+func TestMarkdown(t *testing.T) {
+	t.Parallel()
+	p := browser.Open(t)
+	r := newRig(t)
+	r.work()
+	p.Goto(r.page.URL)
+	const text = "**bold** [bad](javascript:top.bad=1) [good](https://example.com/x) <img src='x' onerror='top.bad=1'> ![i](https://example.com/i)"
+	p.Type("#text", text+"\r")
+	for _, when := range []string{"new", "after a reload"} {
+		p.AwaitText("#log > .rich", "echo: bold")
+		const want = `<p>echo: <strong>bold</strong> bad <a href="https://example.com/x" rel="nofollow noopener" target="_blank">good</a>  </p>|bold|undefined`
+		expect.Equal(t, when, p.Eval(`document.querySelector(".rich > div").innerHTML.trim() + "|" + document.querySelector(".rich strong").textContent + "|" + top.bad`), want)
+		p.Eval(`document.querySelector(".rich > button").click()`)
+		expect.Equal(t, "text", p.Eval(`document.querySelector("#log > .assistant > div").textContent`), "echo: "+text)
+		p.Goto(r.page.URL)
+	}
+}
+
 // taciturn says nothing after its tool, so its reply is empty.
 type taciturn struct{}
 

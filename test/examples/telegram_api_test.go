@@ -24,6 +24,7 @@ type telegramMessage struct {
 	Text    string // the last one
 	ReplyTo int
 	Buttons []string // their data
+	Rich    []string // what its entities say of parts of the text
 	Texts   []string // all its texts, in order
 	At      []time.Time
 }
@@ -37,6 +38,7 @@ type telegramCall struct {
 	Text            string `json:"text"`
 	ParseMode       string `json:"parse_mode"`
 	QueryID         string `json:"callback_query_id"`
+	Entities        []telegramEntity
 	Reply           struct {
 		MessageID int `json:"message_id"`
 	} `json:"reply_parameters"`
@@ -45,6 +47,25 @@ type telegramCall struct {
 			Data string `json:"callback_data"`
 		} `json:"inline_keyboard"`
 	} `json:"reply_markup"`
+}
+
+// telegramEntity says how a part of a text is shown. Places are in UTF-16 code units.
+type telegramEntity struct {
+	Type, URL, Language string
+	Offset, Length      int
+}
+
+// rich returns what a call's entities say of its text.
+func (a *telegramAPI) rich(call telegramCall) (list []string) {
+	text := utf16.Encode([]rune(call.Text))
+	for _, e := range call.Entities {
+		if e.Length < 1 || e.Offset < 0 || e.Offset+e.Length > len(text) {
+			a.Errorf("an entity outside of the text %q: %+v", call.Text, e)
+			continue
+		}
+		list = append(list, strings.TrimSpace(e.Type+" "+e.Language+e.URL)+": "+string(utf16.Decode(text[e.Offset:e.Offset+e.Length])))
+	}
+	return list
 }
 
 // telegramAPI is the part of Telegram's Bot API that the bot uses, with Telegram's limits.
@@ -272,7 +293,7 @@ func (a *telegramAPI) send(w http.ResponseWriter, r *http.Request, call telegram
 			status = 400
 		default:
 			a.last++
-			m = &telegramMessage{ID: a.last, Chat: call.ChatID, Text: call.Text, ReplyTo: call.Reply.MessageID, Texts: []string{call.Text}, At: []time.Time{time.Now()}}
+			m = &telegramMessage{ID: a.last, Chat: call.ChatID, Text: call.Text, ReplyTo: call.Reply.MessageID, Texts: []string{call.Text}, At: []time.Time{time.Now()}, Rich: a.rich(call)}
 			for _, row := range call.Markup.Rows {
 				for _, button := range row {
 					m.Buttons = append(m.Buttons, button.Data)
@@ -304,7 +325,7 @@ func (a *telegramAPI) edit(w http.ResponseWriter, call telegramCall) {
 			why = "Bad Request: message is not modified"
 		default:
 			m := a.messages[i]
-			m.Text, m.Buttons = call.Text, nil
+			m.Text, m.Buttons, m.Rich = call.Text, nil, a.rich(call)
 			m.Texts, m.At = append(slices.Clone(m.Texts), call.Text), append(slices.Clone(m.At), time.Now())
 		}
 	})

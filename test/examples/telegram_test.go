@@ -173,9 +173,9 @@ func TestTelegramBot(t *testing.T) {
 	t.Parallel()
 	rig := newTelegramRig(t)
 	rig.starts()
-	id := rig.says(ann, "<b>bold</b> *not* &amp; \x1b[31m")
+	id := rig.says(ann, "<b>bold</b> 2*3*4 &amp; \x1b[31m")
 	reply := rig.await(ann, 1, "echo")
-	expect.Equal(t, "the reply", reply.Text, "echo: <b>bold</b> *not* &amp; \x1b[31m")
+	expect.Equal(t, "the reply", reply.Text, "echo: <b>bold</b> 2*3*4 &amp; \x1b[31m")
 	expect.Equal(t, "the message that it replies to", reply.ReplyTo, id)
 
 	// A text with a slash is data, unless it is one of three commands.
@@ -348,6 +348,27 @@ func TestTelegramBotSplits(t *testing.T) {
 	rig.says(ann, "blocked")
 	rig.says(1002, "hello")
 	rig.await(1002, 1, "echo: hello")
+}
+
+// A reply's Markdown has Telegram's form, also a block of code that is split over two messages.
+func TestTelegramBotFormats(t *testing.T) {
+	t.Parallel()
+	rig := newTelegramRig(t)
+	rig.starts()
+	rig.polling()
+	code := strings.TrimSuffix(strings.Repeat("x = 1\n", 700), "\n")
+	rig.says(ann, "**bold** `a*b*` 2*3*4 snake_case_x 😀 [*li* nk](https://example.com/a_b)\n# Head\n- item\n```py\n"+code+"\n```\nend")
+	expect.Soon(t, "the end", func() bool { return strings.HasSuffix(strings.Join(rig.texts(ann), ""), "end") })
+	list := rig.in(ann)
+	expect.Equal(t, "text", strings.Join(rig.texts(ann), "\n"), "echo: bold a*b* 2*3*4 snake_case_x 😀 li nk\nHead\n• item\n"+code+"\nend")
+	first, last := list[0].Rich, list[1].Rich
+	expect.List(t, "the first message", first[:len(first)-1],
+		"bold: bold", "code: a*b*", "text_link https://example.com/a_b: li nk", "italic: li", "bold: Head")
+	for name, block := range map[string]string{"first": first[len(first)-1], "second": last[0]} {
+		if !strings.HasPrefix(block, "pre py: x = 1\n") {
+			t.Errorf("the block in the %s message: %.40q", name, block)
+		}
+	}
 }
 
 // The reply appears in one message, which is edited at most once a second, also when the stream
