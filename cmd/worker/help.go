@@ -95,7 +95,8 @@ With --json it prints one object, and errors as plain text on stderr:
    "title","title_by":"user|agent","queue":{"mode","debounce_ms","cap","drop"},"dropped",
    "agent","needs","reply_to","outbox":{"owed","stored","undelivered"},
    "question":{"number","name","text","approvers","asked_at","senders"},"waits_for",
-   "turn_messages":[{"id","text","sender"?,"name"?,"at"?}],"reply","dead":[{"id","status","error","at"}]}
+   "turn_messages":[{"id","text","sender"?,"name"?,"at"?}],"reply",
+   "dead":[{"id","status","error","at"}]}
 state and until are as in ps; state may be suspended or idle, too. turn_messages and
 reply are the running turn's: reply is the text so far, since its last tool. With
 --follow an object for each event follows, and one for the end, as with enqueue --follow
