@@ -156,11 +156,11 @@ func errOf(r receipt.Receipt, err error) error {
 func withOneWaiting(t *testing.T, rdb redis.UniversalClient) *actors.Bench {
 	t.Helper()
 	b := actors.BenchOn(t, rdb)
-	b.Say("before")
-	b.Drain()
 	b.Say("stopped")
 	_, err := b.Client.Session(actors.Key).Stop(b.Ctx)
 	expect.OK(t, err)
+	b.Say("before")
+	b.Drain()
 	b.Say("waits")
 	return b
 }

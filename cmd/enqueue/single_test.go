@@ -362,7 +362,7 @@ func TestAnswersOfSeveralLines(t *testing.T) {
 		t.Errorf("%q", r.out)
 	}
 	for command, want := range map[string]string{
-		"/title My talk": "The conversation's title is now: My talk\n", "/undo": "The conversation has no turn yet.\n", "/deny": "There is no open question.\n",
+		"/title My talk": "The conversation's title is now: My talk\n", "/undo": "The conversation has no turn yet. /resume runs a message again that failed or was stopped.\n", "/deny": "There is no open question.\n",
 	} {
 		if r := enqueue(t, bg(t), url, "", "-s", "b", command).want(t, exitOK); r.out != want || r.err != "" {
 			t.Errorf("%s: %+v", command, r)

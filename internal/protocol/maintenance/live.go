@@ -46,8 +46,8 @@ func Ping(ctx context.Context, rdb redis.UniversalClient) error {
 	if err := rdb.Ping(ctx).Err(); err != nil {
 		return err
 	}
-	free := rediskey.For(" ").State() // a blank is no valid session key
-	err := rdb.Set(ctx, free, "", time.Millisecond).Err()
+	free := rediskey.For(" ").State() // a blank is no valid session key, so XX writes nothing
+	err := rdb.SetXX(ctx, free, "", 0).Err()
 	if redis.HasErrorPrefix(err, "NOPERM") {
 		return nil
 	}
