@@ -114,7 +114,16 @@ func TestMessagesWaitUntilTheAgentCanBeStarted(t *testing.T) {
 			func(r *rig) []string {
 				return []string{"TURNSTILE_ISOLATION=wrapper", "TURNSTILE_WRAPPER=env", "TURNSTILE_WORKSPACE_DIR=" + filepath.Join(r.Dir, "work")}
 			},
-			func(r *rig) { r.chmod(filepath.Join(r.Dir, "work"), 0o500) }, "permission denied", func(r *rig) { r.chmod(filepath.Join(r.Dir, "work"), 0o700) },
+			func(r *rig) { // a wrong mode would be repaired
+				work := filepath.Join(r.Dir, "work")
+				expect.OK(r, os.Rename(work, work+".away"))
+				expect.OK(r, os.WriteFile(work, nil, 0o600))
+				expect.OK(r, os.Chown(work, r.ID, r.ID))
+			}, "is no directory", func(r *rig) {
+				work := filepath.Join(r.Dir, "work")
+				expect.OK(r, os.Remove(work))
+				expect.OK(r, os.Rename(work+".away", work))
+			},
 		},
 		"not confined": {
 			func(r *rig) []string {

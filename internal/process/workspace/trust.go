@@ -79,7 +79,10 @@ func lookAt(path string) (fs.FileInfo, error) {
 	if info, err = os.Lstat(path); err == nil {
 		err = grant(path, info)
 	}
-	return info, err
+	if err != nil {
+		return nil, err
+	}
+	return os.Lstat(path)
 }
 
 // repair undoes what an agent may have done to the mode of a directory of this process's user, so that one agent cannot
