@@ -11,7 +11,7 @@ import OpenAI from "openai";
 
 const apiKey = process.env.TOKEN ?? "none";
 const baseURL = process.env.BASE + "/v1";
-const model = "echo";
+const model = "turnstile";
 const input = process.env.TEXT;
 const inSession = (session) => ({ "X-Turnstile-Session": session });
 
