@@ -47,8 +47,9 @@ func (s *Session) state(ctx context.Context, id string) (o session.Outcome, ende
 // Wait waits for a message's end and returns its outcome. It continues through drains, crashes,
 // retries and outages of Redis. A failed turn is an outcome, no error; Outcome.Err makes it one. If
 // ctx ends first, Wait returns ctx's cause, and the message still runs. The error wraps
-// session.ErrNotFound if the message is not stored, and then also session.ErrExpired if it was accepted within the
-// last 24 hours. Directly after Send, ErrNotFound alone means that Redis has lost the message: send it again.
+// session.ErrNotFound if the message is not stored, and then also session.ErrExpired if its sender gave it an ID that
+// Redis remembers: it was accepted. Without that, directly after Send, Redis has lost the message or an operator has
+// deleted it.
 func (s *Session) Wait(ctx context.Context, id string) (session.Outcome, error) {
 	var last []redis.XMessage
 	err := script.Repeat(ctx, func() (err error) {
@@ -173,7 +174,7 @@ func (f *following) events(ctx context.Context) (events []redis.XMessage, err er
 	return events, nil
 }
 
-// unknown returns why a message is not stored: Redis remembers the IDs of those that it has accepted.
+// unknown returns why a message is not stored: Redis remembers the IDs that senders gave, ClientConfig.RememberIDs long.
 func (s *Session) unknown(ctx context.Context, id string) error {
 	switch n, err := s.c.rdb.Exists(ctx, rediskey.For(s.key).Idem(id)).Result(); {
 	case err != nil:

@@ -325,7 +325,7 @@ func TestFollowContinuesAfterAnEvent(t *testing.T) {
 
 	// Nothing is sent, even if there is no such message any more.
 	r := enqueue(t, bg(t), url, "", "-s", "b", "--id", "m", "--follow", "--after", last, "hello").want(t, exitOther)
-	r.oneLine(t, "Redis does not know message m")
+	r.oneLine(t, "the outcome of message m is unknown")
 	if n, err := rdb.Exists(bg(t), "asynq:{session:b}:pending").Result(); n != 0 || err != nil {
 		t.Errorf("%d messages wait, %v", n, err)
 	}

@@ -188,7 +188,7 @@ func (a *results) failed(m awaited, err error) {
 	case errors.Is(err, errTimeout):
 		f.code, f.text = exitTimeout, a.o.noReply(fmt.Sprintf("message %s of %s", m.message.ID, m.session), a.link)
 	case errors.Is(err, session.ErrNotFound):
-		f.text = unknownText(m.message.ID, err)
+		f.text = unknownText(m.message.ID)
 	default:
 		f.text = fmt.Sprintf("%s; message %s stays", redisconn.Explain(err), m.message.ID)
 	}

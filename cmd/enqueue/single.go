@@ -196,7 +196,7 @@ func (s *single) waitFailed(err error) failure {
 	case s.ctx.Err() != nil:
 		f.code, f.text = exitInterrupted, fmt.Sprintf("interrupted; message %s stays", s.m.ID)+again
 	case errors.Is(err, session.ErrNotFound):
-		f.code, f.text = exitOther, unknownText(s.m.ID, err)
+		f.code, f.text = exitOther, unknownText(s.m.ID)
 	default:
 		f.code, f.text = exitOther, fmt.Sprintf("%s; message %s stays", redisconn.Explain(err), s.m.ID)+again
 	}
@@ -226,11 +226,8 @@ func (o options) call(key string) string {
 	return text + " -s " + terminal.Quoted(key)
 }
 
-func unknownText(id string, err error) string {
-	if !errors.Is(err, session.ErrExpired) {
-		return fmt.Sprintf("Redis does not know message %s: it was never sent, or Redis has lost it; send it again", id)
-	}
-	return fmt.Sprintf("the outcome of message %s is unknown: its result expired, or it was deleted", id)
+func unknownText(id string) string {
+	return fmt.Sprintf("the outcome of message %s is unknown: its result expired, it was deleted, or Redis has lost it", id)
 }
 
 // see shows an event.

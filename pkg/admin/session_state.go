@@ -74,8 +74,8 @@ func (s *Session) Info(ctx context.Context) (SessionInfo, error) {
 	return list[0], nil
 }
 
-// infos reads sessions in two round trips, three more if one has deliveries. It reads the indexes, which a sender's Redis user may
-// not read.
+// infos reads sessions in two round trips, and the deliveries of those that have some in a few more. It reads the
+// indexes, which a sender's Redis user may not read.
 func (a *Client) infos(ctx context.Context, keys []string) ([]SessionInfo, error) {
 	if len(keys) == 0 {
 		return nil, nil

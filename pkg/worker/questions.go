@@ -169,6 +169,8 @@ func (q *questions) put(ctx context.Context, question agent.Question) (session.D
 // is parked, which it is not before sent is closed.
 func (q *questions) until(ctx context.Context, key string, p parkedError, timed bool, decided <-chan protocol.Decided, sent <-chan struct{}) (d protocol.Decided, over bool, err error) {
 	defer q.asks(ctx, key)()
+	undecided, decide := context.WithCancel(ctx) // a drain does not interrupt a turn that only waits for its slot
+	defer decide()
 	deadline := time.Now().Add(p.left)
 	var overdue <-chan time.Time // nil: never
 	if timed {
@@ -178,12 +180,12 @@ func (q *questions) until(ctx context.Context, key string, p parkedError, timed 
 	}
 	var parks <-chan struct{}
 	if sent == nil {
-		parks = q.parks.when(ctx, key)
+		parks = q.parks.when(undecided, key)
 	}
 	for {
 		select {
 		case <-sent:
-			sent, parks = nil, q.parks.when(ctx, key)
+			sent, parks = nil, q.parks.when(undecided, key)
 		case d := <-decided:
 			return d, false, nil
 		case <-overdue:
@@ -194,7 +196,7 @@ func (q *questions) until(ctx context.Context, key string, p parkedError, timed 
 				q.parked = p
 				return d, false, p
 			}
-			parks = q.parks.when(ctx, key) // a step has begun this moment
+			parks = q.parks.when(undecided, key) // a step has begun this moment
 		case <-ctx.Done():
 			return d, false, context.Cause(ctx)
 		}

@@ -83,7 +83,7 @@ var rooms = []room{
 	{"internal/program/httpd", "internal/text/printable internal/redis/redisconn internal/http/crowd internal/program/config"},
 	{"internal/program/metrics", "internal/version pkg/session internal/redis/script pkg/agent internal/outbox pkg/worker pkg/admin"},
 	{"internal/program/trace", "internal/version pkg/session internal/protocol/rediskey internal/protocol pkg/agent pkg/worker"},
-	{"internal/program/daemon", "internal/text/printable internal/redis/redisconn internal/process/guardian internal/outbox internal/program/config internal/program/httpd internal/program/metrics"},
+	{"internal/program/daemon", "internal/text/printable internal/redis/redisconn internal/process/guardian internal/process/workspace internal/outbox internal/program/config internal/program/httpd internal/program/metrics"},
 	{"internal/program/service", "pkg/session internal/redis/redisconn internal/redis/devredis pkg/agent internal/process/guardian internal/outbox pkg/worker pkg/admin internal/program/config internal/program/httpd internal/program/metrics internal/program/trace internal/program/daemon"},
 	{"pkg/program", "internal/text/printable internal/version internal/redis/devredis pkg/agent internal/process/guardian internal/process/confine internal/program/config internal/program/daemon internal/program/service"},
 	{"cmd/...", "*"},

@@ -56,7 +56,7 @@ const (
 	InternalError    Code = "internal_error"
 	RedisUnavailable Code = "redis_unavailable" // Redis is unreachable, starting or failing over, or another service has its address
 	RedisRefused     Code = "redis_refused"     // Redis refused a command, for example because it is full
-	MessageLost      Code = "message_lost"      // Redis has lost the message while its sender waited: it did not run
+	MessageLost      Code = "message_lost"      // Redis has lost the message while its sender waited
 	Overloaded       Code = "overloaded"        // bodies being read are too large together, or too many connections open
 	NoWorker         Code = "no_worker"         // the request depends on what workers run, and the gateway has seen none yet
 	Draining         Code = "draining"          // the gateway ends; another one takes the request

@@ -114,8 +114,8 @@ func TestIdempotencyKey(t *testing.T) {
 	r.call("POST", path, object{"text": "one"}, header("Idempotency-Key", " ")).problem(400, gateway.InvalidRequest)
 }
 
-// A message that Redis loses while its sender waits did not run: its first request is told to send it again. One whose
-// task an operator has deleted was accepted.
+// The request of a message that Redis loses while its sender waits is not told that the message ran. One whose task an
+// operator has deleted was accepted.
 func TestLostMessage(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

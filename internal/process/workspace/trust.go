@@ -1,6 +1,7 @@
 package workspace
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -8,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 )
 
@@ -85,6 +87,13 @@ func lookAt(path string) (fs.FileInfo, error) {
 	return os.Lstat(path)
 }
 
+var log atomic.Pointer[slog.Logger]
+
+// LogTo sets where repairs are logged. Defaults to slog.Default().
+func LogTo(l *slog.Logger) { log.Store(l) }
+
+func logger() *slog.Logger { return cmp.Or(log.Load(), slog.Default()) }
+
 // repair undoes what an agent may have done to the mode of a directory of this process's user, so that one agent cannot
 // end the turns of all: no rule of isolation stops chmod. last: it is the root. A worker that is root repairs no other
 // one, since most directories are root's.
@@ -109,7 +118,7 @@ func (r Root) repair(path string, info fs.FileInfo, last bool) (fs.FileInfo, err
 	if err := os.Chmod(path, want); err != nil {
 		return info, err
 	}
-	slog.Warn("the mode of a directory of the workspace let others write, or this worker not: repaired; an agent may have changed it", "path", path, "was", info.Mode(), "now", want)
+	logger().Warn("the mode of a directory of the workspace let others write, or this worker not: repaired; an agent may have changed it", "path", path, "was", info.Mode(), "now", want)
 	return os.Lstat(path)
 }
 

@@ -7,13 +7,14 @@ import (
 	"time"
 
 	"turnstile/internal/process/guardian"
+	"turnstile/internal/process/workspace"
 	"turnstile/internal/program/config"
 	"turnstile/internal/redis/redisconn"
 	"turnstile/internal/text/printable"
 )
 
-// NewLogger makes a log with a level and a format. The Redis client library and the guardians' keeper
-// log to it as well. Its output is safe to show on a terminal.
+// NewLogger makes a log with a level and a format. The Redis client library, the guardians' keeper
+// and the workspaces' repairs log to it as well. Its output is safe to show on a terminal.
 func NewLogger(w io.Writer, level slog.Level, format config.LogFormat) *slog.Logger {
 	if o, ok := w.(*Output); ok {
 		o.mu.Lock()
@@ -23,6 +24,7 @@ func NewLogger(w io.Writer, level slog.Level, format config.LogFormat) *slog.Log
 	log := slog.New(newHandler(w, level, format))
 	redisconn.LogTo(log)
 	guardian.LogTo(log)
+	workspace.LogTo(log)
 	return log
 }
 

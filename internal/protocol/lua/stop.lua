@@ -52,7 +52,7 @@ call('HDEL', s.followups, '')
 if requests and #batch > 0 then call('RENAMENX', s.pending, s.stopped) end
 if requests then forget_notes(s) end
 local n = archive_stopped(s, batch, now)
-if #batch > 0 then call('HSET', s.run, 'unsaid', fence .. ' ' .. batch[#batch].id) end
+if #batch > 0 then call('HSET', s.run, 'unsaid', (fence ~= '0' and fence or run.fence or '0') .. ' ' .. batch[#batch].id) end
 mark_stopping(s, more)
 if before then return earlier{} end
 if requests and phase ~= 'idle' and run.stop ~= fence then

@@ -474,7 +474,7 @@ call('HDEL', s_followups, '')
 if requests and #batch > 0 then call('RENAMENX', s_pending, s_stopped) end
 if requests then forget_notes(s_record) end
 local n = archive_stopped(s_archived, s_deliveries, s_events, s_events_cap, s_failed, s_failed_day, s_followups, s_large_bytes, s_outbox, s_owed, s_prefix, s_processed, s_processed_day, s_run, s_short, s_stopped, s_task, batch, now)
-if #batch > 0 then call('HSET', s_run, 'unsaid', fence .. ' ' .. batch[#batch].id) end
+if #batch > 0 then call('HSET', s_run, 'unsaid', (fence ~= '0' and fence or run_fence or '0') .. ' ' .. batch[#batch].id) end
 mark_stopping(s_run, more)
 if before then return {'earlier'} end
 if requests and phase ~= 'idle' and run_stop ~= fence then
