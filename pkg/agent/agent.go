@@ -220,7 +220,10 @@ type Event struct {
 	Error  string            `json:"error,omitempty"` // of a tool that failed
 	Usage  *session.Usage    `json:"usage,omitempty"`
 	Data   json.RawMessage   `json:"data,omitempty"`
-	Client bool              `json:"-"` // in tool_start: a call of a session.Function
+
+	// In tool_start, see session.ToolUse.
+	Client   bool `json:"-"`
+	Parallel bool `json:"-"`
 }
 
 // Steer is a message that arrived while a turn runs and may join it.

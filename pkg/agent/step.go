@@ -37,6 +37,9 @@ type StepSpec struct {
 	// It is not called for a step that an earlier run has started. nil: nobody is asked.
 	Permit func(ctx context.Context) error
 
+	// Parallel: see session.ToolUse.
+	Parallel bool
+
 	// Hidden: the step has neither events nor an entry in the transcript.
 	Hidden bool
 }
@@ -183,7 +186,7 @@ func (t *Turn) EndStep(ctx context.Context, s StepSpec, e StepEnd) error {
 
 // Started is the event of the step's start.
 func (s StepSpec) Started() Event {
-	return Event{Type: session.EventToolStart, Name: s.name(), CallID: s.call(), Input: s.Input}
+	return Event{Type: session.EventToolStart, Name: s.name(), CallID: s.call(), Input: s.Input, Parallel: s.Parallel}
 }
 
 // Ended is the event of the step's end.

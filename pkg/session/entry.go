@@ -44,6 +44,9 @@ type ToolUse struct {
 	// Client: it is a call of a Function. Its result is in the entry of a later message, see Brought.
 	Client bool `json:"client,omitempty"`
 
+	// Parallel: the model made this call in one reply with the tool before it.
+	Parallel bool `json:"parallel,omitempty"`
+
 	// Run is the ID of the earlier run of the turn that made this use: it was kept when that run was
 	// interrupted. "": the turn itself.
 	Run string `json:"run,omitempty"`

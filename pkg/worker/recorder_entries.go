@@ -160,7 +160,7 @@ func (s *entries) add(e agent.Event, at int64) activity {
 		s.flushWords()
 		s.made = append(s.made, session.Entry{
 			Role: session.RoleTool, Turn: s.turn.ID, At: atMS(at),
-			Tool: &session.ToolUse{Name: e.Name, CallID: e.CallID, Input: e.Input, Client: e.Client},
+			Tool: &session.ToolUse{Name: e.Name, CallID: e.CallID, Input: e.Input, Client: e.Client, Parallel: e.Parallel},
 		})
 		s.opens(e.CallID, len(s.made)-1)
 		s.touch(len(s.made) - 1)

@@ -146,11 +146,13 @@ func TestHistoryOfAClient(t *testing.T) {
 	input := `[{"role":"developer","content":"Be brief."},{"role":"user","content":"go"},{"type":"reasoning","id":"r","summary":[]},
 		{"type":"message","role":"assistant","content":[{"type":"output_text","text":"so"}]},
 		{"type":"function_call","call_id":"c1","name":"pick","arguments":"{\"n\":1}"},{"type":"mcp_call","id":"m","name":"x"},
-		{"type":"function_call_output","call_id":"c1","output":"one"},{"role":"user","content":"and?"}]`
+		{"type":"function_call_output","call_id":"c1","output":"one"},{"type":"function_call","call_id":"c2","name":"pick","arguments":"{}"},
+		{"type":"function_call","call_id":"c3","name":"pick","arguments":"{}"},{"type":"function_call_output","call_id":"c2","output":"two"},
+		{"type":"function_call_output","call_id":"c3","output":"three"},{"role":"user","content":"and?"}]`
 	status, first := r.post("/v1/responses", `{"input":`+input+`}`)
 	expect.Equal(t, "status", status, 200)
 	messages, _ := heard(server, 1)
-	all := "system: Be kind.\n\nBe brief.\nuser: go\nassistant: so c1=pick({\"n\":1})\ntool: one\nuser: and?\n"
+	all := "system: Be kind.\n\nBe brief.\nuser: go\nassistant: so c1=pick({\"n\":1})\ntool: one\nassistant:  c2=pick({}) c3=pick({})\ntool: two\ntool: three\nuser: and?\n"
 	expect.Equal(t, "the whole conversation", messages, all)
 
 	status, _ = r.post("/v1/responses", `{"input":"next","previous_response_id":"`+first["id"].(string)+`"}`)
@@ -161,7 +163,8 @@ func TestHistoryOfAClient(t *testing.T) {
 	status, _ = r.post("/v1/responses", `{"conversation":"s","input":`+input+`}`)
 	expect.Equal(t, "status", status, 200)
 	messages, _ = heard(server, 3)
-	expect.Equal(t, "what is new", messages, "system: Be kind.\n\nBe brief.\nuser: and?\n\n[A result was sent for the call c1, which is not open: one]\n")
+	expect.Equal(t, "what is new", messages, "system: Be kind.\n\nBe brief.\nuser: and?\n\n[A result was sent for the call c1, which is not open: one]"+
+		"\n\n[A result was sent for the call c2, which is not open: two]\n\n[A result was sent for the call c3, which is not open: three]\n")
 }
 
 // The same for chats, which have all roles without a session, and only what is new with one.

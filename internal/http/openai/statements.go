@@ -74,6 +74,9 @@ func remembered(param string, past []session.Entry, s statement) ([]session.Entr
 			past = append(past, session.Entry{Role: session.RoleAssistant, Text: s.text})
 		}
 		for _, use := range s.calls {
+			if n := len(past); n > 0 && past[n-1].Tool != nil {
+				use.Parallel = past[n-1].Tool.Output == nil // no result came between
+			}
 			past = append(past, session.Entry{Role: session.RoleTool, Tool: &use})
 		}
 		return past, nil

@@ -79,14 +79,15 @@ func (j *joined) add(e session.Entry) {
 // said reports whether a user's entry has words or files.
 func said(e session.Entry) bool { return e.Text != "" || len(e.Attachments) > 0 }
 
-// bring joins the turn's history and its messages. The calls whose results the messages have are part of the
-// turn: they are sent however long the history is.
+// bring joins the turn's history and its messages. What the messages bring, and the calls whose results they have, are
+// sent however long the history is: the client knows nothing of this agent's limit.
 func (r *run) bring() {
 	j := newJoined()
 	for _, e := range r.turn.History {
 		j.add(e)
 	}
 	j.resolved = math.MaxInt
+	before := len(j.entries)
 	var own []session.Entry
 	for _, m := range r.turn.Messages {
 		e := session.Entry{Role: session.RoleUser, Text: m.Text, Meta: m.Meta, Attachments: m.Attachments}
@@ -109,7 +110,10 @@ func (r *run) bring() {
 			from--
 		}
 	}
-	r.history = blocks(j.entries[:from], r.who, r.ids)
+	before = min(before, from)
+	r.history = blocks(j.entries[:before], r.who, r.ids)
+	past := blocks(j.entries[before:from], r.who, r.ids)
+	r.history, r.brought = append(r.history, past...), len(past)
 	for _, b := range blocks(append(slices.Clip(j.entries[from:]), own...), r.who, r.ids) {
 		r.present = append(r.present, b.messages...)
 	}
@@ -162,10 +166,10 @@ func (r *run) instruct() error {
 	return nil
 }
 
-// hand gives the client the calls of its functions. They end the turn.
-func (r *run) hand(calls []toolCall) {
-	for _, c := range calls {
-		r.turn.Emit(agent.Event{Type: session.EventToolStart, Name: c.name, CallID: c.id, Input: input(c.raw), Client: true})
+// hand gives the client the calls of its functions. They end the turn. parallel: the reply had calls before them.
+func (r *run) hand(calls []toolCall, parallel bool) {
+	for i, c := range calls {
+		r.turn.Emit(agent.Event{Type: session.EventToolStart, Name: c.name, CallID: c.id, Input: input(c.raw), Client: true, Parallel: parallel || i > 0})
 	}
 }
 

@@ -21,10 +21,10 @@ func function(name string) session.Function {
 	return session.Function{Name: name, Description: "for tests", Parameters: []byte(`{"type":"object","properties":{"a":{}}}`)}
 }
 
-// calls are entries with open calls of the client's functions.
+// calls are entries of one reply with open calls of the client's functions.
 func calls(ids ...string) (entries []session.Entry) {
-	for _, id := range ids {
-		entries = append(entries, used(session.ToolUse{Name: "pick", CallID: id, Input: []byte(`{}`), Client: true}))
+	for i, id := range ids {
+		entries = append(entries, used(session.ToolUse{Name: "pick", CallID: id, Input: []byte(`{}`), Client: true, Parallel: i > 0}))
 	}
 	return entries
 }
@@ -146,6 +146,17 @@ func TestCallsOfTheTurnAreNeverLeftOut(t *testing.T) {
 	q.History = append([]session.Entry{user("go")}, calls("c1")...)
 	r.must(q)
 	r.wasAsked(1, "user: "+leftOut.text+"\nassistant:  c1=pick({})\ntool: "+strings.Repeat("long ", 100)+" =c1")
+}
+
+// What a client sends with its message reaches the model, however long it is. The session's own history gives way.
+func TestBroughtPastIsNeverLeftOut(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, Config{ContextTokens: 100}, text("fine"))
+	long := strings.Repeat("long ", 100)
+	q := asking("and?", session.ModelRequest{Brought: session.Brought{Past: []session.Entry{user("task"), assistant(long), user("more"), assistant("yes")}}})
+	q.History = []session.Entry{user("older"), assistant("reply")}
+	r.must(q)
+	r.wasAsked(1, "user: task\nassistant: "+long+"\nuser: more\nassistant: yes\nuser: and?")
 }
 
 // Calls keep unique IDs, also if a server repeats its own.

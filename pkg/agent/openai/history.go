@@ -28,8 +28,8 @@ func newBlock(messages ...message) block {
 	return b
 }
 
-// blocks are a transcript's messages. Consecutive tools, and the assistant's text before them,
-// become one reply with several calls.
+// blocks are a transcript's messages. The calls of one reply stay one message, with the text before them, and those of
+// another reply are another: some servers take one call at a time.
 func blocks(history []session.Entry, who *agent.Speakers, ids *callIDs) (all []block) {
 	for i := 0; i < len(history); i++ {
 		e := history[i]
@@ -45,8 +45,12 @@ func blocks(history []session.Entry, who *agent.Speakers, ids *callIDs) (all []b
 			var results []message
 			var files []session.Attachment
 			for i+1 < len(history) && history[i+1].Role == session.RoleTool {
+				use := history[i+1].Tool
+				if use != nil && !use.Parallel && len(reply.calls) > 0 {
+					break
+				}
 				i++
-				if use := history[i].Tool; use != nil {
+				if use != nil {
 					c, result := repeated(*use, ids)
 					reply.calls = append(reply.calls, c)
 					results, files = append(results, result), append(files, history[i].Attachments...)
@@ -133,10 +137,10 @@ func (c *callIDs) unique(id string) string {
 	return id
 }
 
-// fit returns the newest blocks that fit, and how many do not.
-func fit(all []block, tokens int) (kept []block, dropped int) {
+// fit returns the newest blocks that fit, and at least the last ones, and how many do not.
+func fit(all []block, last, tokens int) (kept []block, dropped int) {
 	from := len(all)
-	for from > 0 && tokens >= all[from-1].tokens {
+	for from > 0 && (len(all)-from < last || tokens >= all[from-1].tokens) {
 		from--
 		tokens -= all[from].tokens
 	}

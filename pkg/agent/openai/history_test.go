@@ -21,7 +21,7 @@ func TestHistory(t *testing.T) {
 		user("first"),
 		assistant("looking"),
 		used(session.ToolUse{Name: "ls", CallID: "a", Input: []byte(`{"d":"/"}`), Output: []byte(`"x\ny"`)}),
-		used(session.ToolUse{Name: "read file", CallID: "a", Input: []byte(`"name"`), Output: []byte(`{"n":1}`)}),
+		used(session.ToolUse{Name: "read file", CallID: "a", Input: []byte(`"name"`), Output: []byte(`{"n":1}`), Parallel: true}),
 		{Role: session.RoleTool},
 		assistant("found"),
 		assistant(""),
@@ -40,8 +40,9 @@ y =a
 tool: {"n":1} =call00001
 assistant: found
 user: second
-assistant:  call00002=tool({}) call00003=make({})
+assistant:  call00002=tool({})
 tool: Error: exit status 1 =call00002
+assistant:  call00003=make({})
 tool: Error: `+cutOff+` =call00003
 user: third
 
@@ -61,13 +62,15 @@ func TestFit(t *testing.T) {
 	}
 	for _, c := range []struct {
 		sizes   []int
+		last    int
 		tokens  int
 		dropped int
 	}{
-		{nil, 0, 0}, {[]int{1, 2, 3}, 6, 0}, {[]int{1, 2, 3}, 5, 1}, {[]int{1, 2, 3}, 2, 3}, {[]int{1, 2, 3}, -9, 3},
-		{[]int{1, 9, 3}, 5, 2}, // no gaps: whatever is older than one that does not fit goes, too
+		{nil, 0, 0, 0}, {[]int{1, 2, 3}, 0, 6, 0}, {[]int{1, 2, 3}, 0, 5, 1}, {[]int{1, 2, 3}, 0, 2, 3}, {[]int{1, 2, 3}, 0, -9, 3},
+		{[]int{1, 9, 3}, 0, 5, 2}, // no gaps: whatever is older than one that does not fit goes, too
+		{[]int{1, 2, 3}, 2, -9, 1}, {[]int{1, 2, 3}, 1, 5, 1}, {[]int{1, 2, 3}, 3, 0, 0},
 	} {
-		kept, dropped := fit(of(c.sizes...), c.tokens)
+		kept, dropped := fit(of(c.sizes...), c.last, c.tokens)
 		if dropped != c.dropped || len(kept)+dropped != len(c.sizes) {
 			t.Errorf("%+v: %d", c, dropped)
 		}

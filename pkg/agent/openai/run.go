@@ -27,6 +27,7 @@ type run struct {
 
 	who     *agent.Speakers
 	history []block
+	brought int       // so many of its last ones came with the request, and are always sent
 	blinded bool      // the history's images are only named
 	present []message // the turn itself, so far
 	ids     *callIDs
@@ -75,7 +76,7 @@ func (r *run) converse(ctx context.Context) (cut bool, err error) {
 		}
 		own, clients := r.parted(reply.calls)
 		if last {
-			r.hand(clients)
+			r.hand(clients, false)
 			return reply.finish == finishLength, r.finish(reply)
 		}
 		if own > 0 {
@@ -84,16 +85,18 @@ func (r *run) converse(ctx context.Context) (cut bool, err error) {
 					"tool_rounds of TURNSTILE_OPENAI_FILE is the limit; what it has done until now is kept", r.config.ToolRounds)
 			}
 		}
+		used := 0
 		for i, c := range reply.calls {
 			if r.functions[c.name] {
 				continue
 			}
-			if err := r.use(ctx, fmt.Sprintf("call:%d.%d", n, i+1), c); err != nil {
+			if err := r.use(ctx, fmt.Sprintf("call:%d.%d", n, i+1), c, used > 0); err != nil {
 				return false, err
 			}
+			used++
 		}
 		if len(clients) > 0 {
-			r.hand(clients)
+			r.hand(clients, used > 0)
 			return reply.finish == finishLength, nil
 		}
 		if string(r.request.ToolChoice) != `"none"` {
@@ -115,8 +118,7 @@ func (r *run) finish(last *completion) error {
 
 // next returns the next request.
 func (r *run) next() request {
-	left := r.config.ContextTokens - r.fixed - newBlock(r.present...).tokens
-	kept, dropped := fit(r.history, left)
+	kept, dropped := fit(r.history, r.brought, r.config.ContextTokens-r.fixed-newBlock(r.present...).tokens)
 	if dropped > r.dropped {
 		r.log.Debug("the history is too long, its oldest part is left out",
 			"entries_left_out", dropped, "kept", len(kept), "context_tokens", r.config.ContextTokens)

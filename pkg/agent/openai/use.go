@@ -26,12 +26,12 @@ const maxResult = 256 << 10
 
 // use carries out one call, which is a step, and adds its result to the messages. It returns only errors
 // that end the turn; the model receives all others.
-func (r *run) use(ctx context.Context, key string, c toolCall) error {
+func (r *run) use(ctx context.Context, key string, c toolCall, parallel bool) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	t, failed := r.find(c)
-	s := agent.StepSpec{Key: key, Name: fittingName(c.name), CallID: c.id, Input: input(c.raw), Safe: failed != nil || t.Safe, RunAgain: t.runsAgain()}
+	s := agent.StepSpec{Key: key, Name: fittingName(c.name), CallID: c.id, Input: input(c.raw), Safe: failed != nil || t.Safe, RunAgain: t.runsAgain(), Parallel: parallel}
 	if failed == nil && (t.Ask || len(t.Approvers) > 0) {
 		s.Permit = func(ctx context.Context) error { return r.ask(ctx, key, t, c) }
 	}

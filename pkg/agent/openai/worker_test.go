@@ -48,6 +48,19 @@ func work(r *rig, a agent.Agent) *actors.Client {
 	return actors.NewClient(redistest.New(r.T))
 }
 
+// The rounds of a turn stay apart in the turns after it: some servers take one call at a time.
+func TestRoundsStayApart(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, Config{Tools: []Tool{shell("date", "echo today")}}, call("c1", "date", "{}"),
+		modelserver.Stream(modelserver.Call("c2", "date", "{}"), modelserver.Call("c3", "date", "{}")), text("so"), text("ok"))
+	c := work(r, r.agent)
+	ends(r, c, say(r, c, turnstile.Message{Text: "go"}), session.StatusDone)
+	ends(r, c, say(r, c, turnstile.Message{Text: "next"}), session.StatusDone)
+	rounds := "user: go\nassistant:  c1=date({})\ntool: today =c1\nassistant:  c2=date({}) c3=date({})\ntool: today =c2\ntool: today =c3"
+	r.wasAsked(3, rounds)
+	r.wasAsked(4, rounds+"\nassistant: so\nuser: next")
+}
+
 func say(r *rig, c *actors.Client, m turnstile.Message) string {
 	r.Helper()
 	receipt, err := c.Session(r.Name()).Send(r.Context(), m)
