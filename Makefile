@@ -29,7 +29,7 @@ SEED     ?= 1
 FUZZTIME ?= 60s
 
 .DEFAULT_GOAL := help
-.PHONY: help test test-busy quick cases lint english build bench bench-peers explore walk neighbours real-agents sdks fuzz helm chaos chaos-defects kills simulate simulate-defects planted-defects proof runbook recording ci pin vulnerabilities fmt home release release-notes clean
+.PHONY: help test test-busy quick cases lint english build bench bench-peers explore walk real-agents sdks fuzz helm chaos chaos-defects kills simulate simulate-defects planted-defects proof runbook recording ci pin vulnerabilities fmt home release release-notes clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -60,7 +60,7 @@ lint: ## go vet, gofmt, golangci-lint, shellcheck, actionlint, the length of com
 	$(TOOL) golangci-lint run ./...
 	shellcheck -x $(SCRIPTS)
 	$(TOOL) actionlint .github/workflows/*.yml
-	@git log --no-merges --format='%h %s' "$$(cat .ci/previous)..HEAD" | \
+	@git log --no-merges --max-count=400 --format='%h %s' | \
 		awk '{ subject = substr($$0, index($$0, " ") + 1) } length(subject) > 71 { print "subject over 71 characters: " $$0; long = 1 } END { exit long }'
 	@go run ./test/english
 
@@ -78,9 +78,6 @@ bench-peers: ## Turnstile beside other queues, about 20 minutes; PEERS=-write re
 	@cd bench-peers && [ node_modules/.package-lock.json -nt package-lock.json ] || \
 		npm install --no-save --ignore-scripts --no-fund --no-audit || echo "without npm's packages, BullMQ and Restate are not run" >&2
 	cd bench-peers && go test ./... && go run . $(PEERS)
-
-neighbours: ## the version before (.ci/previous) beside this one, as during a deploy
-	.ci/neighbours.sh
 
 explore: ## every order of the protocol's steps in small configurations (EXPLORE=gate: beginnings; long: more faults)
 	.ci/explore.sh

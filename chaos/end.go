@@ -43,7 +43,7 @@ func drained(ctx context.Context, h *harvest.Harvest, log *history.Log, patience
 	shown := time.Now()
 	err := world.Await(ctx, patience, func() error {
 		time.Sleep(200 * time.Millisecond) // it reads much
-		err := h.Left(ctx, keepsPartials)
+		err := h.Left(ctx, keepsJournals)
 		if err != nil && time.Since(shown) > 10*time.Second {
 			shown = time.Now()
 			fmt.Println("chaos:", err)
@@ -57,9 +57,9 @@ func drained(ctx context.Context, h *harvest.Harvest, log *history.Log, patience
 	log.Add(history.Record{Kind: history.Drained, Status: status})
 }
 
-// keepsPartials reports whether the partial of a session may stay until it expires. If a user or an
-// operator stops an interrupted message while it waits, its partial stays for /resume.
-func keepsPartials(session string) bool {
+// keepsJournals reports whether the journal of a session may stay until it expires. If a user or an
+// operator stops an interrupted message while it waits, its journal stays for /resume.
+func keepsJournals(session string) bool {
 	kind := history.KindOf(session)
 	return kind == history.Commands || kind == history.Operators
 }

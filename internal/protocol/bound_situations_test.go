@@ -171,12 +171,12 @@ func wideSituations() []wide {
 			}
 		})},
 
-		{"claim/interrupted with a large partial", parts, partials(func(b *actors.Bench, _ *protocol.Claim) func() error {
+		{"claim/interrupted with a large journal", parts, checkpointed(func(b *actors.Bench, _ *protocol.Claim) func() error {
 			b.Say("next", session.ModeInterrupt)
 			b.Die()
 			return claimMove(b)
 		})},
-		{"requeue/failed with a large partial", parts, partials(func(b *actors.Bench, h *protocol.Claim) func() error {
+		{"requeue/failed with a large journal", parts, checkpointed(func(b *actors.Bench, h *protocol.Claim) func() error {
 			return func() error { return h.Retry(b.Ctx, errors.New("no"), time.Hour, 0) }
 		})},
 		{"undo/a turn of many entries", size{500, 10_000}, undoing("e")}, // the most that undo reads

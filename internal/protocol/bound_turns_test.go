@@ -123,8 +123,8 @@ func readingAfter(bytes int) func(*actors.Bench, *filler, int) func() error {
 	}
 }
 
-// partials is a turn that has checkpointed n texts.
-func partials(then func(*actors.Bench, *protocol.Claim) func() error) func(*actors.Bench, *filler, int) func() error {
+// checkpointed is a turn that has checkpointed n texts.
+func checkpointed(then func(*actors.Bench, *protocol.Claim) func() error) func(*actors.Bench, *filler, int) func() error {
 	return func(b *actors.Bench, f *filler, n int) func() error {
 		b.Say("now")
 		h := b.Start()

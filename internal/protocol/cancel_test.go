@@ -80,7 +80,7 @@ func wholeOrGone(b *actors.Bench, id string) string {
 	cmds, err := b.Redis.TxPipelined(b.Ctx, func(p redis.Pipeliner) error {
 		p.Exists(b.Ctx, b.Keys.Sentinel())
 		p.Exists(b.Ctx, b.Keys.Active())
-		p.Exists(b.Ctx, b.Keys.Partial())
+		p.Exists(b.Ctx, b.Keys.Journal())
 		p.Exists(b.Ctx, b.Keys.Lease())
 		state = p.HGet(b.Ctx, b.Keys.Task(b.Task(id)), "state")
 		return nil

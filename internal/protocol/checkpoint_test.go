@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -79,7 +78,7 @@ func TestB57_CheckpointThenSave(t *testing.T) {
 	b.Finish(h)
 	expect.Equal(t, "in the index", b.IsIn(rediskey.Sessions, actors.Key), true)
 	expect.List(t, "transcript", b.Transcript(id), "a", "re: a", "b", "re: b")
-	expect.Equal(t, "partials", b.Redis.Exists(b.Ctx, b.Keys.Partial()).Val(), 0)
+	expect.Equal(t, "journals", b.Redis.Exists(b.Ctx, b.Keys.Journal()).Val(), 0)
 }
 
 // Only the session's activity changes its time.
@@ -176,54 +175,15 @@ func TestB70_LostCheckpointWritesNothing(t *testing.T) {
 	}
 }
 
-// An unreadable partial counts as none, however the turn that left it ended.
-func TestSpoiltPartialStopsNoSession(t *testing.T) {
-	t.Parallel()
-	for name, text := range spoilt {
-		for _, asked := range []session.Mode{"", session.ModeInterrupt, session.ModeRollback} {
-			t.Run(name+" "+string(asked), func(t *testing.T) {
-				t.Parallel()
-				b := actors.NewBench(t)
-				b.SayAll("a", "b")
-				h := b.Start()
-				id := h.Turn().TranscriptID
-				fence := strconv.FormatInt(h.Turn().Fence, 10)
-				expect.OK(t, b.Redis.Set(b.Ctx, b.Keys.Partial(), strings.ReplaceAll(text, "F", fence), time.Hour).Err())
-				runs, transcript := []string{"a", "b"}, []string{"a", "re: a", "b", "re: b"}
-				if asked != "" {
-					b.Say("urgent", asked)
-					runs, transcript = []string{"urgent", "b"}, []string{"urgent", "re: urgent", "b", "re: b"}
-				}
-				if asked == session.ModeInterrupt {
-					transcript = append([]string{"a"}, transcript...)
-				}
-				b.Die()
-				h = b.Claim()
-				expect.Equal(t, "message", h.Turn().Message.ID, runs[0])
-				expect.Equal(t, "a partial", historyOf(b, h).Earlier == nil, true)
-				expect.OK(t, h.Promote(b.Ctx))
-				b.Finish(h)
-				expect.Equal(t, "next message", h.Turn().Message.ID, runs[1])
-				expect.OK(t, h.Promote(b.Ctx))
-				b.Finish(h)
-				expect.List(t, "transcript", b.Transcript(id), transcript...)
-				expect.Equal(t, "partials", b.Redis.Exists(b.Ctx, b.Keys.Partial()).Val(), 0)
-			})
-		}
-	}
-}
-
-// A partial may be larger than any message.
-func TestLargePartial(t *testing.T) {
+// What a turn has done may be larger than any message.
+func TestLargeEntry(t *testing.T) {
 	t.Parallel()
 	output, err := json.Marshal(strings.Repeat("0123456789abcde\n", 3<<16)) // 3 MiB
 	expect.OK(t, err)
-	fill := func(b *actors.Bench, h *protocol.Claim) []session.Entry {
-		entries := append(did(h.Turn()), session.Entry{
+	fill := func(b *actors.Bench, h *protocol.Claim) {
+		expect.OK(b, actors.Checkpoint(b.Ctx, h, append(did(h.Turn()), session.Entry{
 			Role: session.RoleTool, Turn: h.Turn().ID, Interrupted: true, Tool: &session.ToolUse{Name: "cat", CallID: "1", Output: output},
-		})
-		expect.OK(b, actors.Checkpoint(b.Ctx, h, entries))
-		return entries
+		})))
 	}
 	check := func(t *testing.T, e session.Entry) {
 		t.Helper()
@@ -237,14 +197,14 @@ func TestLargePartial(t *testing.T) {
 			b := actors.NewBench(t)
 			b.Say("a")
 			h := b.Start()
-			if entries := fill(b, h); kind == "drain" {
-				expect.OK(t, h.Requeue(b.Ctx, resume.ReasonShutdown, entries...))
+			if fill(b, h); kind == "drain" {
+				expect.OK(t, h.Requeue(b.Ctx, resume.ReasonShutdown))
 			} else {
 				b.Die()
 			}
 			past := historyOf(b, b.Claim())
 			if past.Earlier == nil || len(past.Earlier.Entries) != 2 {
-				t.Fatalf("partial: %v", past.Earlier == nil)
+				t.Fatalf("earlier work: %v", past.Earlier == nil)
 			}
 			check(t, past.Earlier.Entries[1])
 		})
@@ -263,26 +223,4 @@ func TestLargePartial(t *testing.T) {
 		}
 		check(t, past.Entries[1])
 	})
-}
-
-// spoilt are partials that this version cannot read. F stands for the fencing token of their turn.
-var spoilt = map[string]string{
-	"empty":             ``,
-	"no JSON":           `{"v":1,"fence":F,"mess`,
-	"bytes":             "\x00\xff\xfe",
-	"null":              `null`,
-	"a number":          `7`,
-	"a list":            `[]`,
-	"no fields":         `{}`,
-	"no entries":        `{"v":1,"fence":F,"turn":"t","messages":["a"]}`,
-	"entries null":      `{"v":1,"fence":F,"turn":"t","messages":["a"],"entries":null}`,
-	"entries a text":    `{"v":1,"fence":F,"turn":"t","messages":["a"],"entries":"x"}`,
-	"entries an object": `{"v":1,"fence":F,"turn":"t","messages":["a"],"entries":{"1":"x"}}`,
-	"entries of lists":  `{"v":1,"fence":F,"turn":"t","messages":["a"],"entries":[["x"],1,null]}`,
-	"messages a text":   `{"v":1,"fence":F,"turn":"t","messages":"a","entries":[]}`,
-	"an older version":  `{"v":0,"fence":F,"turn":"t","messages":["a"],"entries":["{\"role\":\"assistant\",\"text\":\"x\"}"]}`,
-	"no version":        `{"fence":F,"turn":"t","messages":["a"],"entries":["{\"role\":\"assistant\",\"text\":\"x\"}"]}`,
-	"a newer version":   `{"v":2,"fence":F,"turn":"t","messages":["a"],"entries":["{\"role\":\"assistant\",\"text\":\"x\"}"]}`,
-	"a version's text":  `{"v":"1","fence":F,"turn":"t","messages":["a"],"entries":[]}`,
-	"deep":              strings.Repeat("[", 5000),
 }

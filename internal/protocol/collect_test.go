@@ -185,7 +185,8 @@ func TestCollectedTurnDies(t *testing.T) {
 			b.Die()
 		},
 		"drain": func(b *actors.Bench, h *protocol.Claim) {
-			expect.OK(b, h.Requeue(b.Ctx, "drain", b.Done(h).Entries...))
+			expect.OK(b, actors.Checkpoint(b.Ctx, h, b.Done(h).Entries))
+			expect.OK(b, h.Requeue(b.Ctx, "drain"))
 		},
 		"retry": func(b *actors.Bench, h *protocol.Claim) { expect.OK(b, h.Retry(b.Ctx, errors.New("flaky"), 0, 0)) },
 	}
@@ -208,7 +209,7 @@ func TestCollectedTurnDies(t *testing.T) {
 					expect.Equal(t, "redelivered", h.Turn().Redelivered > 0, name != "retry" && id != "e")
 					past, err := h.History(b.Ctx)
 					expect.OK(t, err)
-					expect.Equal(t, id+" has the partial", past.Earlier != nil, name != "retry" && id == "b")
+					expect.Equal(t, id+" has the work", past.Earlier != nil, name != "retry" && id == "b")
 					b.Finish(h)
 				}
 				expect.List(t, "transcript", b.Transcript(sid), "now", "re: now", "b", "re: b", "c", "re: c", "d", "re: d", "e", "re: e")
@@ -254,7 +255,7 @@ func TestInterruptedOwnerDies(t *testing.T) {
 				expect.Equal(t, "its state", b.State("a"), c.state)
 				past, err := h.History(b.Ctx)
 				expect.OK(t, err)
-				expect.Equal(t, "a partial is left", past.Earlier != nil, false)
+				expect.Equal(t, "a journal is left", past.Earlier != nil, false)
 				expect.List(t, "transcript", b.Transcript(h.Turn().TranscriptID), c.kept...)
 				b.Finish(h)
 				expect.List(t, "runs", b.Drain()) // finish took "behind"

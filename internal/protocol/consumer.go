@@ -57,10 +57,6 @@ type Config struct {
 	// unservedPause. Defaults to none.
 	Unserved func(sessionKey, agent string, missing bool) (again bool)
 
-	// Parks reports whether turns with steps may be parked: every living worker knows that. Defaults to
-	// yes.
-	Parks func() bool
-
 	// Programs says that the agent may run programs on this machine. The heartbeat says so, too.
 	Programs bool
 
@@ -162,9 +158,6 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Elsewhere == nil {
 		c.Elsewhere = func() ([]string, bool) { return nil, false }
-	}
-	if c.Parks == nil {
-		c.Parks = func() bool { return true }
 	}
 	if c.Unserved == nil {
 		c.Unserved = func(string, string, bool) bool { return false }

@@ -237,7 +237,7 @@ func TestTranscriptOfADeadTurnExpires(t *testing.T) {
 }
 
 // The next run of the message gets the last checkpoint, and no other message does.
-func TestPartialOutlivesItsWorker(t *testing.T) {
+func TestJournalOutlivesItsWorker(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
 	b.SayAll("a", "b")
@@ -249,14 +249,14 @@ func TestPartialOutlivesItsWorker(t *testing.T) {
 	past, err := h.History(b.Ctx)
 	expect.OK(t, err)
 	if past.Earlier == nil || len(past.Earlier.Entries) != 1 || past.Earlier.Entries[0].Text != "half" || past.Earlier.Fence != first.Fence {
-		t.Errorf("partial: %+v", past.Earlier)
+		t.Errorf("earlier work: %+v", past.Earlier)
 	}
 	expect.Equal(t, "entries of the transcript", len(past.Entries), 0)
 	b.Finish(h)
 	past, err = h.History(b.Ctx)
 	expect.OK(t, err)
 	if past.Earlier != nil {
-		t.Errorf("the next message has a partial: %+v", past.Earlier)
+		t.Errorf("the next message has earlier work: %+v", past.Earlier)
 	}
 }
 

@@ -135,7 +135,8 @@ func TestNewConversationHasNoOldMark(t *testing.T) {
 		},
 		"given back": func(b *actors.Bench, h *protocol.Claim) {
 			b.Worker.Mark(b.Ctx, []*protocol.Claim{h}, "drain")
-			expect.OK(b, h.Requeue(b.Ctx, "drain", session.Entry{Role: session.RoleUser, Text: "a"}))
+			expect.OK(b, actors.Checkpoint(b.Ctx, h, []session.Entry{{Role: session.RoleUser, Text: "a"}}))
+			expect.OK(b, h.Requeue(b.Ctx, "drain"))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -161,13 +162,13 @@ func TestNewConversationHasNoOldMark(t *testing.T) {
 }
 
 // A turn with a rotated transcript leaves nothing to the new one, however it ends: no mark, no
-// partial, no count.
+// journal, no count.
 func TestRotatedInMidTurn(t *testing.T) {
 	t.Parallel()
 	ends := map[string]func(b *actors.Bench, h *protocol.Claim){
 		"crash": func(b *actors.Bench, _ *protocol.Claim) { b.Die() },
 		"drain": func(b *actors.Bench, h *protocol.Claim) {
-			expect.OK(b, h.Requeue(b.Ctx, resume.ReasonShutdown, did(h.Turn(), "half")...))
+			expect.OK(b, h.Requeue(b.Ctx, resume.ReasonShutdown))
 		},
 		"marked drain": func(b *actors.Bench, h *protocol.Claim) {
 			mark(b, h, resume.ReasonShutdown)
@@ -175,7 +176,7 @@ func TestRotatedInMidTurn(t *testing.T) {
 		},
 		"marked crash": func(b *actors.Bench, h *protocol.Claim) { mark(b, h, resume.ReasonShutdown); b.Die() },
 		"failed attempt": func(b *actors.Bench, h *protocol.Claim) {
-			expect.OK(b, h.Retry(b.Ctx, actors.ErrFlaky, 0, 0, did(h.Turn(), "half")...))
+			expect.OK(b, h.Retry(b.Ctx, actors.ErrFlaky, 0, 0))
 		},
 	}
 	for name, end := range ends {
@@ -204,7 +205,7 @@ func TestRotatedInMidTurn(t *testing.T) {
 					t.Error("the session id is the old one")
 				}
 				expect.Equal(t, "resume", turn.Resume, "")
-				expect.Equal(t, "a partial from before", historyOf(b, h).Earlier == nil, true)
+				expect.Equal(t, "no journal from before", historyOf(b, h).Earlier == nil, true)
 				expect.Equal(t, "record", resumeRecord(b), want)
 			})
 		}

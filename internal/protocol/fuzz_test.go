@@ -3,7 +3,6 @@ package protocol
 import (
 	"bytes"
 	"encoding/json"
-	"reflect"
 	"strings"
 	"testing"
 
@@ -133,34 +132,6 @@ func FuzzEntry(f *testing.F) {
 			t.Errorf("%q has several lines", again)
 		}
 		if last, err := marshal(DecodeEntry(again)); err != nil || last != again {
-			t.Errorf("%q becomes %q, and then %q, %v", text, again, last, err)
-		}
-	})
-}
-
-// A partial is read as it was stored, or not at all.
-func FuzzPartial(f *testing.F) {
-	f.Add(`{"v":1,"fence":1795227266293,"turn":"7c4a8d09-1795227266293","messages":["m1","m2"],"entries":["{\"role\":\"user\"}","no JSON"]}`)
-	f.Add(`{"v":1,"messages":[""],"entries":[""]}`)
-	f.Add(`{"V":1,"Messages":["a"],"ENTRIES":["{}"]}`)
-	f.Add(`{"v":1,"messages":["a"],"entries":[{}]}`)
-	f.Fuzz(func(t *testing.T, text string) {
-		p, ok := DecodePartial(text)
-		if !ok {
-			if !reflect.DeepEqual(p, Partial{}) {
-				t.Errorf("%q is not read, and is %+v", text, p)
-			}
-			return
-		}
-		if len(p.Messages) == 0 || len(p.Entries) == 0 {
-			t.Errorf("%q is read without a message or an entry: %+v", text, p)
-		}
-		again, err := p.encode()
-		if err != nil {
-			t.Fatal(err)
-		}
-		q, ok := DecodePartial(again)
-		if last, err := q.encode(); !ok || err != nil || last != again {
 			t.Errorf("%q becomes %q, and then %q, %v", text, again, last, err)
 		}
 	})

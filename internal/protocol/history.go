@@ -83,9 +83,6 @@ func (c *Claim) History(ctx context.Context) (History, error) {
 			return History{}, fmt.Errorf("read the journal of turn %s: %w", turn.ID, err)
 		}
 	}
-	if partial, ok := DecodePartial(p.partial); ok && history.Earlier == nil && partial.Messages[0] == turn.Message.ID {
-		history.Earlier = &Journal{Fence: partial.Fence, Messages: partial.Messages, Entries: partial.Entries}
-	}
 	if err := c.readDropped(ctx, &history, turn.Dropped, p.sizes); err != nil {
 		return History{}, fmt.Errorf("read the dropped messages of turn %s: %w", turn.ID, err)
 	}
@@ -94,18 +91,17 @@ func (c *Claim) History(ctx context.Context) (History, error) {
 
 // historyReads is the result of the first round trip.
 type historyReads struct {
-	page           scripts.TranscriptPageResult // the newest of the transcript
-	partial, state string
-	sizes          []int64 // bytes of the dropped tasks; 0: it is gone
+	page  scripts.TranscriptPageResult // the newest of the transcript
+	state string
+	sizes []int64 // bytes of the dropped tasks; 0: it is gone
 }
 
 func (c *Claim) readHistory(ctx context.Context, turn ClaimedTurn) (historyReads, error) {
 	k := rediskey.For(c.session)
 	page := pageOf(c.session, turn.TranscriptID, -1, c.consumer.historyPage(), 0)
-	var partial, state *redis.StringCmd
+	var state *redis.StringCmd
 	sizes := make([]*redis.IntCmd, len(turn.Dropped))
 	err := script.Pipeline(ctx, c.consumer.rdb, []*script.Call{page}, func(p redis.Pipeliner) {
-		partial = p.Get(ctx, k.Partial())
 		state = p.Get(ctx, k.State())
 		for i, id := range turn.Dropped {
 			sizes[i] = p.HStrLen(ctx, k.Task(id), "msg")
@@ -114,7 +110,7 @@ func (c *Claim) readHistory(ctx context.Context, turn ClaimedTurn) (historyReads
 	if err == nil {
 		err = page.Err
 	}
-	p := historyReads{page: scripts.TranscriptPage.Result(page), partial: partial.Val(), state: state.Val()}
+	p := historyReads{page: scripts.TranscriptPage.Result(page), state: state.Val()}
 	for _, cmd := range sizes {
 		p.sizes = append(p.sizes, cmd.Val())
 	}

@@ -83,7 +83,7 @@ func TestB27_UnmarkedIsSuspended(t *testing.T) {
 		}
 		past := historyOf(b, h)
 		expect.Equal(t, "entries from before", len(past.Entries), 0)
-		expect.Equal(t, "a partial from before", past.Earlier == nil, true)
+		expect.Equal(t, "no journal from before", past.Earlier == nil, true)
 		// The message may still be the one that kills workers.
 		expect.Equal(t, "interruptions", resumeRecord(b).Interruptions, 1)
 		expect.OK(t, h.Promote(b.Ctx))
@@ -227,7 +227,7 @@ func TestB43_ThreeOfAnyKind(t *testing.T) {
 					expect.Equal(t, "reset", turn.Reset, "suspended")
 					expect.Equal(t, "resume", turn.Resume, "")
 					expect.Equal(t, "history", len(historyOf(b, h).Entries), 0)
-					expect.Equal(t, "a partial from before", historyOf(b, h).Earlier == nil, true)
+					expect.Equal(t, "no journal from before", historyOf(b, h).Earlier == nil, true)
 					if turn.TranscriptID == old.TranscriptID {
 						t.Error("the session id is the old one")
 					}
@@ -252,7 +252,8 @@ func interrupt(b *actors.Bench, h *protocol.Claim, kind string) {
 	case "drain":
 		mark(b, h, resume.ReasonShutdown)
 		mark(b, h, resume.ReasonShutdown) // sent again, it counts once
-		expect.OK(b, h.Requeue(b.Ctx, resume.ReasonShutdown, entries...))
+		expect.OK(b, actors.Checkpoint(b.Ctx, h, entries))
+		expect.OK(b, h.Requeue(b.Ctx, resume.ReasonShutdown))
 	case "crash":
 		expect.OK(b, actors.Checkpoint(b.Ctx, h, entries))
 		b.Die()
@@ -304,8 +305,8 @@ func TestB43_DeadlyBeforeTheStart(t *testing.T) {
 	}
 }
 
-// The partial of such a message's interrupted turn goes with it. Found by make chaos.
-func TestPartialOfAMessageThatIsGivenUp(t *testing.T) {
+// The journal of such a message's interrupted turn goes with it. Found by make chaos.
+func TestJournalOfAMessageThatIsGivenUp(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
 	b.SayAll("a", "b")

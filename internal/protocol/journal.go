@@ -47,18 +47,11 @@ type JournalWrite struct {
 
 	// Events are written with it. No call of Emit may be in flight.
 	Events []session.Event
-
-	// Partial has all entries, for a worker of the version before; nil: none lives.
-	Partial []session.Entry
 }
 
 // Journal adds to the running turn's journal. If the turn is interrupted, the next claim finds it; the turn's
 // end deletes it. It returns the secret from which the turn's idempotency keys are made.
 func (c *Claim) Journal(ctx context.Context, w JournalWrite) (origin string, err error) {
-	partial, err := c.partial(w.Partial)
-	if err != nil {
-		return "", err
-	}
 	changes, err := c.journalChanges(w)
 	if err != nil {
 		return "", err
@@ -69,10 +62,9 @@ func (c *Claim) Journal(ctx context.Context, w JournalWrite) (origin string, err
 		if i == len(all)-1 { // with the counts
 			events = w.Events
 		}
-		if origin, err = c.journal(ctx, batch, events, partial); err != nil {
+		if origin, err = c.journal(ctx, batch, events); err != nil {
 			return "", err
 		}
-		partial = ""
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -87,7 +79,7 @@ func (c *Claim) stands() int {
 	return c.keeps
 }
 
-func (c *Claim) journal(ctx context.Context, changes []string, events []session.Event, partial string) (origin string, err error) {
+func (c *Claim) journal(ctx context.Context, changes []string, events []session.Event) (origin string, err error) {
 	var texts []string
 	batch := ""
 	if len(events) > 0 {
@@ -112,7 +104,7 @@ func (c *Claim) journal(ctx context.Context, changes []string, events []session.
 	c.mu.Unlock()
 	r, err := own(ctx, c, true, scripts.Journal, scripts.JournalKeys(k), scripts.JournalArgs{
 		Owner: o, Stream: c.consumer.stream, Task: k.TaskPrefix(), TTL: c.consumer.ttl(), JournalTTL: c.consumer.cfg.TranscriptTTL.Milliseconds(),
-		Number: strconv.Itoa(number), Origin: rand.Text(), First: first, Content: partial,
+		Number: strconv.Itoa(number), Origin: rand.Text(), First: first,
 		Batch: batch, Events: int64(len(texts)), Texts: append(texts, changes...),
 	})
 	return r.Origin, err

@@ -324,7 +324,7 @@ func TestDeliverByIsOverAfterRedriveAndRerun(t *testing.T) {
 	_, _, err = deliveries.Ack{Delivery: taken.Deliveries[0], Verdict: deliveries.Delivered}.Do(b.Ctx, b.Redis)
 	expect.OK(t, err)
 
-	// A worker of an earlier version leaves the field when it ends the message.
+	// A field that an end has left.
 	b.Redis.HSet(b.Ctx, b.Keys.Deliveries(), "deliver_by a", "1")
 	b.Command("/resume")
 	b.Drain()

@@ -47,7 +47,7 @@ const (
 // has lost the turn, so only the claim reads that one.
 var moments = map[string][]string{
 	"record": {idle, dead}, "settings": {idle}, "resume": {idle, dead}, "followup": {running},
-	"partial": {dead, interrupted}, "entry": {idle, interrupted}, "run": {idle, running}, "dead run": {dead, interrupted},
+	"entry": {idle, interrupted}, "run": {idle, running}, "dead run": {dead, interrupted},
 	"task": {running, dead},
 }
 
@@ -75,11 +75,6 @@ func damagedRecords() map[string][]string {
 			`{"mode":"steer","state":"queued"}`, `{"mode":"steer","state":"queued","arrived_at":"x","order":{},"text":null}`,
 			`{"mode":"steer","state":"queued","V":{"a":[1,null,{}]}}`, `{"state":"later","order":"x"}`,
 		},
-		"partial": {
-			"", "x", "null", "5", "[]", "{}", `{"v":2}`, `{"v":1,"fence":FENCE}`, `{"v":2,"fence":FENCE,"messages":["one"],"entries":{"a":1}}`,
-			`{"v":1,"fence":FENCE,"messages":["one"],"entries":"x"}`, `{"v":1,"fence":FENCE,"messages":["one"],"entries":["x","",5,null,{}]}`,
-			`{"v":1,"fence":FENCE,"messages":5,"entries":["x"]}`, `{"v":1,"fence":FENCE,"messages":["one"],"entries":["null","{\"role\":\"tool\"}","{\"role\":5}"]}`,
-		},
 		"entry": {
 			"", "x", "null", "5", "[]", "{}", `{"role":"tool"}`, `{"role":5}`, `{"v":2,"role":"later","parts":[{"text":"a"}]}`,
 			`{"role":"user","text":{"v":2}}`, `{"role":"assistant","turn":5}`, `{"role":"tool","tool":{"name":5}}`, `{"at":"x"}`,
@@ -104,10 +99,6 @@ var damaged = map[string]func(b *actors.Bench, value string){
 		if b.State("two") == "pending" {
 			b.Redis.HSet(b.Ctx, b.Keys.Followups(), "two", value)
 		}
-	},
-	"partial": func(b *actors.Bench, value string) {
-		fence := b.Redis.HGet(b.Ctx, b.Keys.Run(), "fence").Val()
-		b.Redis.Set(b.Ctx, b.Keys.Partial(), strings.ReplaceAll(value, "FENCE", fence), 0)
 	},
 	"entry": func(b *actors.Bench, value string) {
 		b.Redis.RPush(b.Ctx, b.Keys.Transcript(b.Info().TranscriptID), value)
@@ -275,7 +266,7 @@ func TestRecordsOfOtherVersions(t *testing.T) {
 	expect.OK(t, b.Redis.HSet(b.Ctx, b.Keys.Record(), "queue", `{"mode":"telepathy","colour":"red"}`, "dropped", "not JSON", "new", "1").Err())
 	expect.OK(t, b.Redis.HSet(b.Ctx, b.Keys.Resume(), "pending", "1", "colour", "red").Err())
 	expect.OK(t, b.Redis.HSet(b.Ctx, b.Keys.Run(), "colour", "red").Err())
-	expect.OK(t, b.Redis.Set(b.Ctx, b.Keys.Partial(), `{"v":9,"entries":7}`, 0).Err())
+	expect.OK(t, b.Redis.HSet(b.Ctx, b.Keys.Journal(), "v", "9", "n", "7").Err())
 	expect.OK(t, b.Redis.RPush(b.Ctx, b.Keys.Transcript(b.Info().TranscriptID), `{"role":"oracle","colour":"red"}`, "not JSON").Err())
 	b.Say("b")
 	h := b.Start()

@@ -14,29 +14,21 @@ import (
 
 // Retry requeues the turn after a failure, or parks one with steps, to be claimed again after wait. It stores
 // the error's text with the message. The first entries of the turn's journal stay, as many as left says, or
-// with -1 all, and its steps. entries are those that stay, for a worker of the version before.
-func (c *Claim) Retry(ctx context.Context, cause error, wait time.Duration, left int, entries ...session.Entry) error {
-	partial, err := c.partial(entries)
-	if err != nil {
-		return err
-	}
+// with -1 all, and its steps.
+func (c *Claim) Retry(ctx context.Context, cause error, wait time.Duration, left int) error {
 	turn, why, stays := c.Turn(), text(cause.Error()), ""
 	if left >= 0 {
 		stays = strconv.Itoa(left)
 	}
 	e := session.Event{Type: session.EventTurnRetry, Error: stream.AgentFailed, Code: session.CodeAgentFailed, Detail: why, Attempt: turn.Attempt, RetryIn: session.Millis(wait)}
-	return c.requeue(ctx, e, requeueing{wait: wait, attempts: fmt.Sprint(turn.Attempt), failure: CutText(why, failureMost), partial: partial, left: stays})
+	return c.requeue(ctx, e, requeueing{wait: wait, attempts: fmt.Sprint(turn.Attempt), failure: CutText(why, failureMost), left: stays})
 }
 
 // Requeue requeues an interrupted turn, or parks one with steps, to be claimed again at once. It does not
 // count as an attempt. reason becomes the reason of the resume mark. Its journal stays; first write what is not in
-// it yet. entries are all of them, for a worker of the version before.
-func (c *Claim) Requeue(ctx context.Context, reason string, entries ...session.Entry) error {
-	partial, err := c.partial(entries)
-	if err != nil {
-		return err
-	}
-	return c.requeue(ctx, session.Event{Type: session.EventTurnRequeued, Reason: reason}, requeueing{partial: partial, reason: reason})
+// it yet.
+func (c *Claim) Requeue(ctx context.Context, reason string) error {
+	return c.requeue(ctx, session.Event{Type: session.EventTurnRequeued, Reason: reason}, requeueing{reason: reason})
 }
 
 // Park parks the turn, which has a step, until its open question with this number is decided, at most for
@@ -52,8 +44,8 @@ const ParkMost = 7 * 24 * time.Hour
 
 // requeueing is why a turn is requeued or parked: the script's arguments of these names.
 type requeueing struct {
-	wait                                            time.Duration
-	attempts, failure, partial, left, reason, waits string
+	wait                                   time.Duration
+	attempts, failure, left, reason, waits string
 }
 
 func (c *Claim) requeue(ctx context.Context, e session.Event, why requeueing) error {
@@ -73,9 +65,9 @@ func (c *Claim) requeue(ctx context.Context, e session.Event, why requeueing) er
 	k, o := c.owner()
 	r, err := own(ctx, c, false, scripts.Requeue, scripts.RequeueKeys(k), scripts.RequeueArgs{
 		Prefixes: scripts.PrefixesOf(c.session), Owner: o, Stream: c.consumer.stream,
-		Wait: why.wait.Milliseconds(), Attempts: why.attempts, Why: why.failure, Event: event, Start: start, Content: why.partial,
-		PartialTTL: cfg.TranscriptTTL.Milliseconds(), Left: why.left, Reason: why.reason, StuckLimit: int64(cfg.StuckLimit),
-		Parks: cfg.Parks(), Waits: why.waits, IDs: taskIDs(parts),
+		Wait: why.wait.Milliseconds(), Attempts: why.attempts, Why: why.failure, Event: event, Start: start,
+		JournalTTL: cfg.TranscriptTTL.Milliseconds(), Left: why.left, Reason: why.reason, StuckLimit: int64(cfg.StuckLimit),
+		Waits: why.waits, IDs: taskIDs(parts),
 	})
 	if err != nil {
 		return err

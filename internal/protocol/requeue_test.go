@@ -175,16 +175,6 @@ func TestParkedTurnGoesOnAfterNew(t *testing.T) {
 	expect.Equal(t, "carries", h.Turn().Carries, protocol.CarriesSteps)
 }
 
-// While a worker of the version before may live, a turn with steps waits in the queue, where that one finds it.
-func TestNoParksBesideOldWorkers(t *testing.T) {
-	t.Parallel()
-	b := actors.NewBench(t)
-	b.Worker = actors.NewWorker(t, b.Redis, "w", func(c *protocol.Config) { c.Parks = func() bool { return false } })
-	parked(b, time.Hour)
-	expect.List(t, "waiting", b.Waiting(), "now", "next")
-	expect.Equal(t, "phase", b.Info().Phase, session.PhaseIdle)
-}
-
 // A long error, as an agent's, is truncated. Retries do not make the task grow by more than that.
 func TestLongErrors(t *testing.T) {
 	t.Parallel()
@@ -226,9 +216,10 @@ func TestRetryKeepsWhatWasInherited(t *testing.T) {
 	b := actors.NewBench(t)
 	b.Say("a")
 	h := b.Start()
-	expect.OK(t, h.Requeue(b.Ctx, "drain", session.Entry{Role: session.RoleAssistant, Text: "half"}))
+	expect.OK(t, actors.Checkpoint(b.Ctx, h, []session.Entry{{Role: session.RoleAssistant, Text: "half"}}))
+	expect.OK(t, h.Requeue(b.Ctx, "drain"))
 	h = b.Start()
-	expect.OK(t, h.Retry(b.Ctx, errors.New("flaky"), 0, 0))
+	expect.OK(t, h.Retry(b.Ctx, errors.New("flaky"), 0, -1))
 	past, err := b.Start().History(b.Ctx)
 	expect.OK(t, err)
 	if past.Earlier == nil || past.Earlier.Entries[0].Text != "half" {

@@ -163,7 +163,7 @@ func claimSituations() []situation {
 			b.Die()
 			return claimMove(b)
 		}},
-		{"claim", "interrupted with a partial", func(b *actors.Bench) func() error {
+		{"claim", "interrupted with a journal", func(b *actors.Bench) func() error {
 			b.Say("now")
 			h := b.Start()
 			expect.OK(b, actors.Checkpoint(b.Ctx, h, []session.Entry{{Role: session.RoleUser, Text: "now"}}))

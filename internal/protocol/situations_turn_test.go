@@ -93,9 +93,8 @@ func turnSituations() []situation {
 		{"requeue", "interrupted", func(b *actors.Bench) func() error {
 			b.SayAll("now", "next")
 			h := b.Start()
-			return func() error {
-				return h.Requeue(b.Ctx, "drain", session.Entry{Role: session.RoleUser, Text: "now"})
-			}
+			expect.OK(b, actors.Checkpoint(b.Ctx, h, []session.Entry{{Role: session.RoleUser, Text: "now"}}))
+			return func() error { return h.Requeue(b.Ctx, "drain") }
 		}},
 		{"mark", "", func(b *actors.Bench) func() error {
 			b.Say("now")

@@ -111,7 +111,7 @@ var fromOutside = map[string]func(b *actors.Bench) error{
 	"cleared":   func(b *actors.Bench) error { _, err := resume.Clear(b.Ctx, b.Redis, actors.Key); return err },
 }
 
-// The field special of a session's run record covers a resume record, a partial and asynq's lease:
+// The field special of a session's run record covers a resume record, a journal and asynq's lease:
 // the fast path of finish looks at nothing else. A lease belongs to a message of a running turn.
 // Without TURNSTILE_PROOF each situation runs in one of the four ways.
 func TestSpecialNamesWhatThereIs(t *testing.T) {
@@ -172,7 +172,7 @@ func renewAsOwner(b *actors.Bench) {
 func special(b *actors.Bench) {
 	b.Helper()
 	var left []string
-	for _, k := range []string{b.Keys.Resume(), b.Keys.Partial(), b.Keys.Lease()} {
+	for _, k := range []string{b.Keys.Resume(), b.Keys.Journal(), b.Keys.Lease()} {
 		if b.Redis.Exists(b.Ctx, k).Val() == 1 {
 			left = append(left, k)
 		}
@@ -249,9 +249,7 @@ func vanished() []situation {
 		return finishMove(b, h, session.StatusDone, false)
 	}
 	back := func(b *actors.Bench, h *protocol.Claim) func() error {
-		return func() error {
-			return h.Requeue(b.Ctx, "drain", session.Entry{Role: session.RoleUser, Text: "now"})
-		}
+		return func() error { return h.Requeue(b.Ctx, "drain") }
 	}
 	return []situation{
 		{"claim", "crashed without its task", turn(die)},

@@ -252,7 +252,7 @@ func (o *observer) fields() {
 			o.wrote("deliveries", kind)
 		}
 	}
-	texts := map[string][]string{"followups": rdb.HVals(ctx, k.Followups()).Val(), "partial": {rdb.Get(ctx, k.Partial()).Val()}, "state": {rdb.Get(ctx, k.State()).Val()}}
+	texts := map[string][]string{"followups": rdb.HVals(ctx, k.Followups()).Val(), "state": {rdb.Get(ctx, k.State()).Val()}}
 	for table, values := range texts {
 		for _, text := range values {
 			var object map[string]any

@@ -51,7 +51,7 @@ type ClaimedTurn struct {
 // Carries is what a turn carries on from its earlier, interrupted runs.
 type Carries string
 
-// What a turn may carry. "": nothing, or a partial of the version before.
+// What a turn may carry. "": nothing.
 const (
 	CarriesEntries   Carries = "entries"   // its journal has entries alone
 	CarriesSteps     Carries = "steps"     // its journal has steps, too: the turn goes on

@@ -94,7 +94,7 @@ func (c *Claim) GiveBack(ctx context.Context) error {
 }
 
 func (c *Claim) unclaimArgs(gives bool) scripts.UnclaimArgs {
-	return scripts.UnclaimArgs{Prefixes: scripts.PrefixesOf(c.session), Token: c.token, Parks: c.consumer.cfg.Parks(), Gives: gives}
+	return scripts.UnclaimArgs{Prefixes: scripts.PrefixesOf(c.session), Token: c.token, Gives: gives}
 }
 
 // mayBeDone reports whether a failed call may have been carried out. Only an error from Redis

@@ -112,7 +112,7 @@ func TestCheckpointShowsItsOwner(t *testing.T) {
 	expect.OK(t, actors.Checkpoint(b.Ctx, h, did(h.Turn(), "half")))
 	b.Die()
 	h = b.Claim()
-	expect.Equal(t, "there is a partial", historyOf(b, h).Earlier != nil, true)
+	expect.Equal(t, "there is earlier work", historyOf(b, h).Earlier != nil, true)
 	expect.Equal(t, "resume", h.Turn().Resume, resume.ReasonCrash)
 }
 

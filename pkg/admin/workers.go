@@ -26,7 +26,7 @@ type Worker struct {
 	Draining bool
 	Started  time.Time // by the worker's clock; zero without a heartbeat
 	Agent    string    // the kind of its default agent (TURNSTILE_AGENT), "" if it does not say it
-	Agents   []string  // the names of its agents; none of a worker of the version before
+	Agents   []string  // the names of its agents
 	Takes    []string  // the names of those that take a session.ModelRequest
 	Programs bool      // an agent may run programs on its machine; true of those of program.Run, which Turnstile does not know
 

@@ -133,22 +133,6 @@ func TestRenewalsChangeNothingElse(t *testing.T) {
 	}
 }
 
-// The record of an older version, which stored a phase in it.
-func TestRecordOfAnEarlierVersion(t *testing.T) {
-	t.Parallel()
-	client := redistest.New(t)
-	g := newGuard(t, client)
-	k := rediskey.ForLock("n")
-	client.Set(t.Context(), k.Sentinel(), "token", time.Minute)
-	client.Set(t.Context(), k.Run(), "1795227266293000 1795227266293000 running token its owner", time.Minute)
-	if _, err := g.TryAcquire(t.Context(), "n"); !errors.Is(err, lockguard.ErrHeld) || !strings.Contains(err.Error(), "its owner") {
-		t.Errorf("%v, want ErrHeld with the owner", err)
-	}
-	if h := holder(t, g, "n"); h.Owner != "its owner" || h.Fence != 1795227266293000 || !h.Since.Equal(time.UnixMicro(1795227266293000)) {
-		t.Errorf("holder %+v", h)
-	}
-}
-
 func TestReleaseTwice(t *testing.T) {
 	t.Parallel()
 	client := redistest.New(t)

@@ -4,7 +4,6 @@
 -- KEYS sentinel  STRING the holder's token, for the TTL
 --      run       STRING 'fence since held token owner' of the last holder; since
 --                in us. It keeps the fence for an hour longer than the TTL.
---                Earlier versions wrote another word for held
 --      waiters   ZSET token -> place: the first has the lowest
 --      waiting   HASH token -> registration: 'until ttl counted channel owner'
 --                until    us, after which the waiter counts as dead

@@ -18,13 +18,12 @@ type Question struct {
 	Approvers []string `json:"approvers,omitempty"`
 
 	// Senders are those of the messages for which the turn began, as in meta.sender, at most 100. One
-	// that was steered in later is none. nil: unknown, from a worker of the version before.
+	// that was steered in later is none.
 	Senders []string `json:"senders,omitzero"`
 
-	// Timeout is how long after AskedAt the question counts as denied. 0: it waits as long as its turn, or it is
-	// unknown, from a worker of the version before.
+	// Timeout is how long after AskedAt the question counts as denied. 0: it waits as long as its turn.
 	Timeout Millis    `json:"timeout_ms,omitempty"`
-	AskedAt time.Time `json:"-"` // when it was asked first, by Redis' clock; zero if unknown
+	AskedAt time.Time `json:"-"` // when it was asked first, by Redis' clock
 }
 
 // ID is the question's permanent ID, TURN.NUMBER. After an erase the numbers begin again; the IDs

@@ -147,7 +147,7 @@ func TestInterruptAndRollback(t *testing.T) {
 			expect.Equal(t, "position", r.say("m2", "now", mode).Position, 2)
 			o := r.ends("m1", session.StatusInterrupted)
 			b := s.next(t, "m2")
-			expect.Equal(t, "a checkpoint is left", r.rdb.Exists(r.ctx, r.k.Journal(), r.k.Partial()).Val(), 0)
+			expect.Equal(t, "a checkpoint is left", r.rdb.Exists(r.ctx, r.k.Journal()).Val(), 0)
 			state := r.rdb.HGet(r.ctx, r.k.Task(rediskey.TaskID(r.key, "m1")), "state").Val()
 			if mode == session.ModeInterrupt {
 				expect.Equal(t, "error", o.Error, "interrupted by a newer message")

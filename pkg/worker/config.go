@@ -287,7 +287,7 @@ func (c Config) validate() error {
 
 // agreed returns the settings that the worker publishes.
 func (w *Worker) agreed() map[string]string {
-	own := map[string]string{"agents": fmt.Sprintf("%.1000s", strings.Join(w.neighbours.all, " "))}
+	own := map[string]string{"agents": fmt.Sprintf("%.1000s", strings.Join(w.elsewhere.all, " "))}
 	if w.opts.Settings == nil {
 		own["AgentName"], own["Limits"] = w.opts.AgentName, fmt.Sprintf("%+v", w.opts.Limits.WithDefaults())
 		return own
@@ -297,7 +297,7 @@ func (w *Worker) agreed() map[string]string {
 }
 
 // consumer returns the rules by which the worker owns sessions.
-func (c Config) consumer(all servedAgents, n *neighbours) protocol.Config {
+func (c Config) consumer(all servedAgents, e *elsewhere) protocol.Config {
 	p := protocol.Config{
 		Worker: c.Name, Agent: c.AgentName, Programs: c.RunsPrograms,
 		SentinelTTL: c.LeaseTTL, Line: c.Queue, Limits: c.Limits,
@@ -311,7 +311,6 @@ func (c Config) consumer(all servedAgents, n *neighbours) protocol.Config {
 	}
 	p.Immediate, p.Warm = all.immediate(), all.warm()
 	p.Agents, p.Instructable, p.AgentOf, p.Covers = all.names(), all.instructable(), all.table.For, all.table.Covers
-	p.Serves, p.Elsewhere, p.Unserved = n.serves, n.runElsewhere, n.unserved
-	p.Parks = func() bool { return !n.partials() }
+	p.Serves, p.Elsewhere, p.Unserved = e.serves, e.runElsewhere, e.unserved
 	return p
 }

@@ -207,30 +207,6 @@ func TestStepsOfAnotherAgent(t *testing.T) {
 	}
 }
 
-// While a worker of the version before lives, which reads only partials, one is written beside the journal.
-func TestPartialBesideTheJournal(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	heartbeat := r.oldWorker()
-	// A worker with named agents looks at its neighbours when it starts.
-	run := func(id string) (partial bool) {
-		s := newStage()
-		w := r.worker(s, named("a:*"), checkpointEvery(time.Millisecond))
-		r.say(id, "hello")
-		a := s.next(t, id)
-		a.text("half")
-		r.awaitJournal("half")
-		partial = r.rdb.Exists(r.ctx, r.k.Partial()).Val() == 1
-		a.reply("ok")
-		r.ends(id, session.StatusDone)
-		r.drainAtOnce(w)
-		return partial
-	}
-	expect.Equal(t, "a partial beside an old worker", run("m1"), true)
-	expect.OK(t, r.rdb.Del(r.ctx, heartbeat).Err())
-	expect.Equal(t, "a partial without one", run("m2"), false)
-}
-
 // paying is a Go agent with three steps, which write what they do into the file that the message names. With
 // a point it kills its process there, in the first run.
 type paying struct{}

@@ -252,7 +252,7 @@ func (c course) check(r *rig, log string) {
 	if s.Phase != session.PhaseIdle || s.Waiting+s.Delayed > 0 || r.rdb.LLen(r.ctx, r.k.Active()).Val() > 0 {
 		r.Errorf("the session is left as %+v", s)
 	}
-	if r.rdb.Exists(r.ctx, r.k.Journal(), r.k.Partial()).Val() > 0 {
+	if r.rdb.Exists(r.ctx, r.k.Journal()).Val() > 0 {
 		r.Error("a checkpoint is left behind")
 	}
 	c.effects(r, answered) // 4

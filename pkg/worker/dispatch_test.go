@@ -202,7 +202,7 @@ func TestB68_EarlyErrorSurfaces(t *testing.T) {
 	r.say("m1", "hello")
 	s.next(t, "m1").reply("ok")
 	r.ends("m1", session.StatusDone)
-	expect.OK(t, r.rdb.RPush(r.ctx, r.k.Partial(), "of a wrong type").Err())
+	expect.OK(t, r.rdb.RPush(r.ctx, r.k.State(), "of a wrong type").Err())
 
 	r.say("m2", "hello again")
 	o := r.ends("m2", session.StatusFailed)
@@ -211,6 +211,7 @@ func TestB68_EarlyErrorSurfaces(t *testing.T) {
 	}
 	r.free("after the failure")
 	s.empty(t)
+	expect.OK(t, r.rdb.Del(r.ctx, r.k.State()).Err())
 	r.say("m3", "on")
 	s.next(t, "m3").reply("ok")
 	r.ends("m3", session.StatusDone)

@@ -127,7 +127,7 @@ func TestB39_CleanDrain(t *testing.T) {
 	r.ends("m1", session.StatusDone)
 	expect.Equal(t, "marks", len(marks), 0)
 	r.unmarked(r.key, "after the drain")
-	expect.Equal(t, "keys of the mark and the checkpoint", r.rdb.Exists(r.ctx, r.k.Resume(), r.k.Journal(), r.k.Partial()).Val(), 0)
+	expect.Equal(t, "keys of the mark and the checkpoint", r.rdb.Exists(r.ctx, r.k.Resume(), r.k.Journal()).Val(), 0)
 }
 
 // Only turns that run at the end of the drain's timeout are marked, not all that ran at its

@@ -3,6 +3,7 @@ package worker_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -81,7 +82,7 @@ func TestAForgedAgentRunsNothing(t *testing.T) {
 	r := newRig(t)
 	r.worker(says("default"), named("a:*", "b:*"))
 	r.send("b:1", turnstile.Message{ID: "m", Text: "hello"})
-	expect.Equal(t, "of b's own session", r.outcomeIn("b:1", "m").Reply, "b: hello") // the worker knows its neighbours
+	expect.Equal(t, "of b's own session", r.outcomeIn("b:1", "m").Reply, "b: hello")
 	expect.OK(t, r.rdb.HSet(r.ctx, rediskey.For("a:1").Record(), "agent", "b").Err())
 	r.send("a:1", turnstile.Message{ID: "m", Text: "hello"})
 	expect.Soon(t, "it needs attention", func() bool {
@@ -122,14 +123,15 @@ func TestAnotherAgentSeesNothing(t *testing.T) {
 	}
 }
 
-// oldWorker adds a worker of the version before, and returns the key of its heartbeat.
-func (r *rig) oldWorker() (heartbeat string) {
+// otherWorker adds a worker of another machine, and returns the key of its heartbeat.
+func (r *rig) otherWorker(layout uint64) (heartbeat string) {
 	r.Helper()
-	old := protowire.AppendString(protowire.AppendTag(nil, 1, protowire.BytesType), "old") // its host
+	info := protowire.AppendString(protowire.AppendTag(nil, 1, protowire.BytesType), "elsewhere") // its host
 	started := protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType), uint64(time.Now().Unix()))
-	old = protowire.AppendBytes(protowire.AppendTag(old, 8, protowire.BytesType), started)
-	heartbeat = "asynq:servers:{old:1:id}"
-	expect.OK(r, r.rdb.Set(r.ctx, heartbeat, old, 0).Err())
+	info = protowire.AppendBytes(protowire.AppendTag(info, 8, protowire.BytesType), started)
+	info = protowire.AppendVarint(protowire.AppendTag(info, 1004, protowire.VarintType), layout)
+	heartbeat = "asynq:servers:{elsewhere:1:id}"
+	expect.OK(r, r.rdb.Set(r.ctx, heartbeat, info, 0).Err())
 	expect.OK(r, r.rdb.ZAdd(r.ctx, rediskey.Servers, redis.Z{Score: float64(time.Now().Add(time.Hour).Unix()), Member: heartbeat}).Err())
 	beats, err := maintenance.Heartbeats(r.ctx, r.rdb)
 	expect.OK(r, err)
@@ -137,18 +139,20 @@ func (r *rig) oldWorker() (heartbeat string) {
 	return heartbeat
 }
 
-// Beside a worker that does not know agents by name, sessions of named agents wait; the others run.
-func TestBesideAWorkerOfTheVersionBefore(t *testing.T) {
+// A worker does not start beside one of a build with other records: each would spoil the other's turns.
+func TestBesideAnotherLayout(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	heartbeat := r.oldWorker()
-	r.worker(says("default"), named("a:*"))
-	r.send("a:1", turnstile.Message{ID: "m", Text: "hello"})
-	r.send("d:1", turnstile.Message{ID: "m", Text: "hello"})
-	expect.Equal(t, "of the default agent", r.outcomeIn("d:1", "m").Reply, "default: hello")
-	expect.Soon(t, "the other one waits", func() bool { return r.rdb.ZScore(r.ctx, rediskey.Due, "a:1").Val() > 0 })
+	heartbeat := r.otherWorker(maintenance.Layout - 1)
+	w, err := worker.New(r.rdb, says("default"), worker.Config{Logger: slog.New(slog.DiscardHandler)})
+	expect.OK(t, err)
+	if err := w.Start(r.ctx); err == nil || !strings.Contains(err.Error(), "the worker 0 on elsewhere is of another build") {
+		t.Errorf("Start: %v", err)
+	}
 	expect.OK(t, r.rdb.Del(r.ctx, heartbeat).Err())
-	expect.Equal(t, "after its end", r.outcomeIn("a:1", "m").Reply, "a: hello")
+	r.worker(says("default"))
+	r.say("m1", "hello")
+	r.ends("m1", session.StatusDone)
 }
 
 // A session whose agent no living worker runs waits, and is one that needs attention, as /status says.

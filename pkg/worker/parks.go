@@ -11,7 +11,6 @@ import (
 // parks says when a turn that waits for a decision gives up its worker.
 type parks struct {
 	after  time.Duration // 0: never
-	may    func() bool   // every living worker knows parked turns
 	cap    *parkedCap
 	drains <-chan struct{} // closed when the worker drains: then at once
 	leave  func()          // interrupts a turn that waits and cannot be parked, for the drain
@@ -36,7 +35,6 @@ func (p parks) when(ctx context.Context, key string) <-chan struct{} {
 		return nil
 	}
 	now := make(chan struct{})
-	p.may() // the first call lets the worker look for others
 	go func() {
 		timer := time.NewTimer(p.after)
 		defer timer.Stop()
@@ -49,7 +47,7 @@ func (p parks) when(ctx context.Context, key string) <-chan struct{} {
 			case <-ctx.Done():
 				return
 			}
-			switch ready := p.may() && p.steps.hold(false); {
+			switch ready := p.steps.hold(false); {
 			case ready && p.cap.take(ctx):
 				select {
 				case now <- struct{}{}:

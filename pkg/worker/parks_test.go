@@ -9,15 +9,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"turnstile"
 	"turnstile/internal/protocol/rediskey"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 	"turnstile/pkg/worker"
 	"turnstile/test/expect"
-	"turnstile/test/redistest"
 )
 
 func parkAfter(d time.Duration) change { return with(func(c *worker.Config) { c.ParkAfter = d }) }
@@ -117,31 +114,6 @@ func TestDrainParksWhatWaits(t *testing.T) {
 	expect.Equal(t, "the decision", d, session.Deny)
 	b.reply("not paid")
 	r.ends("m1", session.StatusDone)
-}
-
-// A drain that begins before the worker has looked for others parks turns all the same.
-func TestDrainBeforeTheFirstLookParks(t *testing.T) {
-	t.Parallel()
-	r, s := newRig(t), newStage()
-	var f redistest.Faults
-	gate := f.Gate(func(cmd redis.Cmder) bool { return cmd.Name() == "time" })
-	w := r.worker(s, faulty(&f), parkAfter(time.Hour), drainTimeout(time.Minute))
-	r.say("m1", "hello")
-	a := s.next(t, "m1")
-	waits := make(chan error, 1)
-	go func() { _, err := a.asks(); waits <- err }()
-	r.asked("1")
-	expect.Received(t, "the look for other workers", gate.Arrived())
-	drained := drain(w)
-	expect.Soon(t, "the drain", w.Draining)
-	gate.Release()
-	err := expect.Received(t, "the end of the question", waits)
-	if !errors.Is(err, agent.ErrParked) {
-		t.Fatal(err)
-	}
-	a.fail(err)
-	expect.Received(t, "the end of the drain", drained)
-	r.parked("m1")
 }
 
 // Without a decision in time, the turn runs again and learns that it is denied, however often its worker dies.

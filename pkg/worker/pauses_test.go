@@ -213,7 +213,7 @@ func TestStopAndDrainDuringAPause(t *testing.T) {
 func TestAnAgentThatNoWorkerCanStartIsNeeded(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	heartbeat := r.oldWorker()
+	heartbeat := r.otherWorker(maintenance.Layout)
 	info := r.rdb.Get(r.ctx, heartbeat).Val()
 	for number, text := range map[protowire.Number]string{1000: "other", 1003: "gone", 1006: "gone cannot start agent gone: no such file"} {
 		info += string(protowire.AppendString(protowire.AppendTag(nil, number, protowire.BytesType), text))

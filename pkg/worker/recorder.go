@@ -62,10 +62,10 @@ type recorder struct {
 
 // newRecorder begins a recording. After emitEvery it publishes the turn's start even if the agent
 // has emitted nothing.
-func newRecorder(turn *protocol.ClaimedTurn, claim *protocol.Claim, checkpointEvery time.Duration, partial func() bool, tokens *usedTokens, c containment) *recorder {
+func newRecorder(turn *protocol.ClaimedTurn, claim *protocol.Claim, checkpointEvery time.Duration, tokens *usedTokens, c containment) *recorder {
 	r := &recorder{turn: turn, claim: claim, containment: c, tokens: tokens, due: time.Now().Add(emitEvery), sending: newOneAtATime()}
 	r.entries.turn = turn
-	r.journal = journal{storing: newOneAtATime(), partial: partial}
+	r.journal = journal{storing: newOneAtATime()}
 	r.state.claim, r.state.log = claim, c.log
 	r.checkpoints = checkpoints{interval: checkpointEvery, began: turn.Started, store: r.storeCheckpoint, containment: c, storing: newOneAtATime()}
 	r.timer = time.AfterFunc(emitEvery, r.flush)

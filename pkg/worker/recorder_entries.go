@@ -31,8 +31,8 @@ type entries struct {
 // inherit takes over the entries of an earlier, interrupted run of the turn. They belong to this
 // turn now, so that /undo removes them with it. Users' entries are left out: they are of this
 // turn's messages, or of messages that run as separate turns.
-func (s *entries) inherit(partial []session.Entry) {
-	for _, e := range partial {
+func (s *entries) inherit(earlier []session.Entry) {
+	for _, e := range earlier {
 		if e.Role != session.RoleUser {
 			e.Turn = s.turn.ID
 			s.before = append(s.before, e)

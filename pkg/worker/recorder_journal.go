@@ -15,7 +15,6 @@ import (
 // written. The recorder's lock guards it, except for storing.
 type journal struct {
 	storing oneAtATime        // one write at a time, in order
-	partial func() bool       // a worker of the version before lives, and reads only partials
 	written bool              // in this run
 	based   bool              // this run has stored the entries before those that it makes
 	changed map[string]string // records of steps that are not stored yet, JSON by keys
@@ -134,9 +133,6 @@ func (r *recorder) unstored() (w protocol.JournalWrite, ok bool) {
 	for _, i := range s.touched {
 		w.Entries[len(given)+i] = s.made[i]
 	}
-	if j.partial() {
-		w.Partial = s.all("", 0, true)
-	}
 	s.touched, j.changed, j.based, j.written = nil, nil, true, true
 	return w, true
 }
@@ -163,33 +159,19 @@ func (r *recorder) restore(w protocol.JournalWrite) {
 
 // left returns how many entries of the journal stay after a failed attempt, or -1: all. Only unfinished work
 // goes.
-func (r *recorder) left() (count int, partial []session.Entry) {
+func (r *recorder) left() (count int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := &r.entries
-	if r.journal.partial() && len(s.before) > 0 {
-		partial = slices.Clone(s.before)
-	}
 	switch {
 	case !r.journal.written:
-		return -1, partial
+		return -1
 	case r.journal.steps:
-		return s.first() + s.closed, partial
+		return s.first() + s.closed
 	case len(s.before) > 0:
-		return s.first(), partial
+		return s.first()
 	}
-	return 0, partial
-}
-
-// unfinishedWork returns the entries of a turn that is requeued, for a worker of the version before, or nil
-// if none lives or the agent has done nothing yet.
-func (r *recorder) unfinishedWork() []session.Entry {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if len(r.entries.made) == 0 || !r.journal.partial() {
-		return nil
-	}
-	return r.entries.all("", 0, true)
+	return 0
 }
 
 // goOn takes over what earlier runs of this turn have done, from which it goes on. recap is the history that

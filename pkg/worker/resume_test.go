@@ -291,7 +291,7 @@ func TestB45_AFinishedTurnClearsTheMarkAndItsCounter(t *testing.T) {
 	a.reply("ok")
 	r.ends("m1", session.StatusDone)
 	r.unmarked(r.key, "after the turn")
-	expect.Equal(t, "keys", r.rdb.Exists(r.ctx, r.k.Resume(), r.k.Journal(), r.k.Partial()).Val(), 0)
+	expect.Equal(t, "keys", r.rdb.Exists(r.ctx, r.k.Resume(), r.k.Journal()).Val(), 0)
 	r.say("m2", "again")
 	b := s.next(t, "m2")
 	expect.Equal(t, "note", b.Note, "")

@@ -27,7 +27,7 @@ type turnDeps struct {
 	drainReason func() reason
 	quiet       func() bool
 	drains      <-chan struct{} // closed when the worker drains
-	partials    func() bool     // partials are written, too: a worker of the version before lives
+	elsewhere   *elsewhere
 }
 
 // turnRun is the run of one turn on this worker.
@@ -68,14 +68,14 @@ func newTurnRun(d *turnDeps, claim *protocol.Claim, log *slog.Logger, s *seat, r
 	}
 	t.ctx, t.cancel = turnContext(claim.Lease())
 	t.fail = t.cancel
-	t.recorder = newRecorder(&t.ClaimedTurn, claim, d.opts.checkpointInterval, d.partials, d.tokens, t.containment)
+	t.recorder = newRecorder(&t.ClaimedTurn, claim, d.opts.checkpointInterval, d.tokens, t.containment)
 	t.recorder.started = func() { t.pauses.works(t.name, t.Started) }
 	t.follow()
 	t.recorder.entries.apart = t.served.Continues
 	t.steps = &steps{recorder: t.recorder}
 	claim.AskWithin(max(0, t.served.askTimeout))
 	t.questions = newQuestions(t.ctx, t.recorder, d.open, t.served, parks{
-		after: d.opts.ParkAfter, may: func() bool { return !d.partials() }, cap: d.parked, drains: d.drains, steps: t.steps, seat: s,
+		after: d.opts.ParkAfter, cap: d.parked, drains: d.drains, steps: t.steps, seat: s,
 		leave: func() { t.interrupt(drainError{d.drainReason()}) },
 	})
 	if t.Steerable {

@@ -80,7 +80,7 @@ func (t *turnRun) runAgent(in *agent.Turn) (result agent.Result, err error) {
 	return run(t.ctx, in)
 }
 
-// recall gives the agent its history: the transcript, the partial of an earlier run of this
+// recall gives the agent its history: the transcript, the work of an earlier run of this
 // message, and a note about it.
 func (t *turnRun) recall(in *agent.Turn, resumed bool) error {
 	stored, err := t.claim.History(t.claim.Lease().Context())

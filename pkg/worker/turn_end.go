@@ -83,13 +83,9 @@ func (t *turnRun) endInterrupted() (more bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	switch earlier := stored.Earlier; {
-	case earlier == nil:
-	case earlier.Lead > 0:
+	if earlier := stored.Earlier; earlier != nil {
 		earlier.Closed = len(earlier.Entries)
 		t.recorder.goOn(earlier)
-	default: // a partial of the version before
-		t.recorder.inherit(earlier)
 	}
 	t.steering.stop()
 	t.recorder.stop()
@@ -174,7 +170,7 @@ func (t *turnRun) finish(end protocol.End) (more bool, err error) {
 	return more, err
 }
 
-// requeue puts the turn's messages back at the head of the queue, with its partial.
+// requeue puts the turn's messages back at the head of the queue. Its journal stays.
 func (t *turnRun) requeue(cause error) (more bool, _ error) {
 	// Promote may return a drain before the turn's context ends.
 	d := drainError{t.drainReason()}
@@ -185,7 +181,7 @@ func (t *turnRun) requeue(cause error) (more bool, _ error) {
 	if err := t.recorder.store("", true); err != nil {
 		return false, err
 	}
-	return t.endRequeued(t.claim.Requeue(ctx, string(d.reason), t.recorder.unfinishedWork()...))
+	return t.endRequeued(t.claim.Requeue(ctx, string(d.reason)))
 }
 
 // giveBack returns the messages of a turn whose agent cannot be started here, as if it had not been claimed, and
@@ -194,7 +190,7 @@ func (t *turnRun) giveBack(err error) (more bool, _ error) {
 	t.ran = false
 	t.end = ending{status: StatusRequeued, why: err}
 	t.pauses.fails(t.name, t.Started, err)
-	t.partials() // the first call lets the worker look for others, which may run the agent
+	t.elsewhere.want() // others may run the agent
 	return t.endRequeued(t.claim.GiveBack(t.claim.Lease().Context()))
 }
 
@@ -215,8 +211,7 @@ func (t *turnRun) retry(err error) (more bool, _ error) {
 	if err := t.recorder.storeSteps(); err != nil {
 		return false, err
 	}
-	left, partial := t.recorder.left()
-	return t.endRequeued(t.claim.Retry(t.claim.Lease().Context(), err, t.end.retryIn, left, partial...))
+	return t.endRequeued(t.claim.Retry(t.claim.Lease().Context(), err, t.end.retryIn, t.recorder.left()))
 }
 
 // endRequeued completes requeue and retry after their script returned err. The script refuses if

@@ -39,7 +39,7 @@ type Worker struct {
 	upkeep     *maintenance.Maintenance
 	jobs       *jobServer    // nil before Start
 	longest    time.Duration // that a turn may take
-	neighbours *neighbours
+	elsewhere  *elsewhere
 
 	mu    sync.Mutex
 	state workerState
@@ -77,14 +77,14 @@ func New(rdb redis.UniversalClient, a agent.Agent, config ...Config) (*Worker, e
 	}
 	log, life := opts.Logger, newLifecycle()
 	p := &pauses{Backoff: opts.agentPause, agents: len(all.byName), log: log, by: map[string]pause{}}
-	n := &neighbours{pauses: p, name: opts.Name, all: all.names(), named: all.table != nil, rdb: rdb, life: life, log: log, soon: make(chan struct{}, 1), missing: map[string]bool{}}
-	queue, err := protocol.NewConsumer(rdb, opts.consumer(all, n))
+	e := &elsewhere{pauses: p, name: opts.Name, all: all.names(), wanted: all.table != nil, rdb: rdb, life: life, log: log, soon: make(chan struct{}, 1), missing: map[string]bool{}}
+	queue, err := protocol.NewConsumer(rdb, opts.consumer(all, e))
 	if err != nil {
 		return nil, err
 	}
 	d := duties{observer: opts.Observer, life: life}
 	w := &Worker{
-		opts: opts, queue: queue, rdb: rdb, log: log, life: life, begun: make(chan struct{}), longest: all.longest(), neighbours: n,
+		opts: opts, queue: queue, rdb: rdb, log: log, life: life, begun: make(chan struct{}), longest: all.longest(), elsewhere: e,
 		wakeUps: newLostWakeUps(queue, life, d),
 		tokens:  newUsedTokens(rdb, life, log, opts.Observer),
 
@@ -96,7 +96,7 @@ func New(rdb redis.UniversalClient, a agent.Agent, config ...Config) (*Worker, e
 	w.timers = &timers{recovery: w.recovery, sweepEvery: opts.SweepInterval, life: life, duties: d, log: log}
 	slots := newSlots(opts.Concurrency, opts.WaitingAgents)
 	deps := &turnDeps{
-		opts: opts, agents: all, pauses: p, pool: w.pool, queue: queue, wakeUps: w.wakeUps, tokens: w.tokens, partials: n.partials, drains: life.intake.Done(),
+		opts: opts, agents: all, pauses: p, pool: w.pool, queue: queue, wakeUps: w.wakeUps, tokens: w.tokens, elsewhere: e, drains: life.intake.Done(),
 		share: &share{turns: opts.shareTurns, time: opts.shareTime, others: waiters{look: queue.OthersWait}, life: life, slots: slots},
 		open:  &openQuestions{slots: opts.Concurrency, log: log}, parked: newParkedCap(rdb, opts.ParkedCap, log),
 	}
@@ -116,7 +116,7 @@ func New(rdb redis.UniversalClient, a agent.Agent, config ...Config) (*Worker, e
 func (w *Worker) Name() string { return w.opts.Name }
 
 // Start checks the Redis server and begins to take sessions. It fails if the server is unreachable,
-// older than 7.0 or a replica, or if its user has too few rights, and logs a warning if the server may lose data. When it returns,
+// older than 7.0 or a replica, if its user has too few rights, or if a worker of a build with other records lives, and logs a warning if the server may lose data. When it returns,
 // requests to stop a turn reach the worker. ctx bounds only Start. After an error nothing of the
 // worker runs.
 func (w *Worker) Start(ctx context.Context) error {
@@ -148,6 +148,9 @@ func (w *Worker) start(ctx context.Context) error {
 	if err := rights.Check(ctx, w.rdb, rights.Worker); err != nil {
 		return err
 	}
+	if err := maintenance.CheckLayout(ctx, w.rdb); err != nil {
+		return err
+	}
 	for _, warning := range warnings {
 		if !w.opts.Ephemeral { // an ephemeral Redis need not store anything
 			w.log.Warn(warning) //nolint:sloglint // a sentence for the operator
@@ -161,12 +164,12 @@ func (w *Worker) start(ctx context.Context) error {
 		}
 		w.jobs = j
 	}
-	if w.neighbours.named {
-		if err := w.neighbours.look(ctx); err != nil {
+	if w.elsewhere.wanted {
+		if err := w.elsewhere.look(ctx); err != nil {
 			return err
 		}
 	}
-	w.life.run(w.neighbours.run)
+	w.life.run(w.elsewhere.run)
 	watch := agreement.Watch{Name: w.opts.Name, Settings: w.agreed, Redis: w.rdb, Logger: w.log}
 	w.life.run(func() { watch.Run(w.life.work) })
 	listening := make(chan struct{})

@@ -193,16 +193,7 @@ func MessageIDs(h *protocol.Claim) (ids []string) {
 
 // Checkpoint stores the entries of a running turn so far, as a worker does whose agent has no steps.
 func Checkpoint(ctx context.Context, h *protocol.Claim, entries []session.Entry) error {
-	return checkpoint(ctx, h, entries, protocol.JournalWrite{})
-}
-
-// CheckpointBeside does the same while a worker of the version before lives.
-func CheckpointBeside(ctx context.Context, h *protocol.Claim, entries []session.Entry) error {
-	return checkpoint(ctx, h, entries, protocol.JournalWrite{Partial: entries})
-}
-
-func checkpoint(ctx context.Context, h *protocol.Claim, entries []session.Entry, w protocol.JournalWrite) error {
-	w.Entries, w.Count = map[int]session.Entry{}, len(entries)
+	w := protocol.JournalWrite{Entries: map[int]session.Entry{}, Count: len(entries)}
 	for i, e := range entries {
 		w.Entries[i] = e
 	}

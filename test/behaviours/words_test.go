@@ -109,7 +109,6 @@ var texts = []struct{ from, kind string }{
 	{"test/hostile", ".go"},
 	{"test/modelserver", ".go"},
 	{"test/mutation", ".go"},
-	{"test/neighbours", ".go"},
 	{"test/program", ".go"},
 	{"test/redistest", ".go"},
 	{"test/reference", ".go"},

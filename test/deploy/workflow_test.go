@@ -79,7 +79,7 @@ func TestWorkflowRunsCI(t *testing.T) {
 		t.Errorf("no step runs .ci/run: %q", commands)
 	}
 	if depth != "all" {
-		t.Error("make neighbours needs the whole history: fetch-depth: 0")
+		t.Error("make lint reads the subjects of the last commits: fetch-depth: 0")
 	}
 	for _, name := range []string{"GOMODCACHE", "GOCACHE"} {
 		if dir := job.Env[name]; dir == "" || !slices.Contains(strings.Fields(cached), dir) {

@@ -157,7 +157,7 @@ func (s *Search) special(v View, _ string, k rediskey.Session, _ *told) string {
 	if s.leftOut(checkSpecial) || !v.Has(k.Run()) || v.Field(k.Run(), "special") != "" {
 		return ""
 	}
-	for _, key := range []string{k.Resume(), k.Partial(), k.Journal(), k.Lease()} {
+	for _, key := range []string{k.Resume(), k.Journal(), k.Lease()} {
 		if v.Has(key) {
 			return fmt.Sprintf("%s: %s is there, and run does not say that something is special", checkSpecial, key)
 		}

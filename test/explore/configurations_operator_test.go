@@ -134,7 +134,7 @@ func cleaningOnes() []configuration {
 			}), working("worker1", behaviour{})), timers()),
 		}},
 		{Configuration: explore.Configuration{
-			Name: "special", Purpose: "who writes a mark, a partial or a lease says so in run", AtLeast: 100,
+			Name: "special", Purpose: "who writes a mark, a journal or a lease says so in run", AtLeast: 100,
 			Kinds: explore.Crash | explore.NetFaults, Faults: 1, Before: before(text("m1")),
 			Processes: with(list(drainer("worker1"), working("worker2", behaviour{renews: true, checkpoints: true})), timers()),
 		}, Deep: true},

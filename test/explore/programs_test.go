@@ -220,7 +220,7 @@ func turn(l *explore.Life, c *actors.Consumer, h *sq.Claim, a behaviour) (more b
 	}
 	if a.drains {
 		c.Mark(l.Context, []*sq.Claim{h}, "shutdown_timeout")
-		return endRequested(h, h.Requeue(ctx, "shutdown_timeout", entries...), entries)
+		return endRequested(h, h.Requeue(ctx, "shutdown_timeout"), entries)
 	}
 	if a.renews {
 		for _, r := range c.Renew(l.Context, []*sq.Claim{h}) {

@@ -17,7 +17,6 @@ var lives = []struct {
 	life time.Duration
 }{
 	{"}:sentinel", 15 * time.Second},
-	{"}:partial", 30 * 24 * time.Hour},
 	{"}:journal", 30 * 24 * time.Hour},
 	{"}:state", 30 * 24 * time.Hour},
 	{"}:audit", 30 * 24 * time.Hour},

@@ -53,8 +53,8 @@ var transient = []string{
 	"}:pending", "}:active", "}:scheduled", "}:retry", "}:lease", "}:paused",
 }
 
-// Left returns an error that names the keys of messages and deliveries that wait or run. A partial or
-// a journal counts too, unless it may stay in its session.
+// Left returns an error that names the keys of messages and deliveries that wait or run. A
+// journal counts too, unless it may stay in its session.
 func (h *Harvest) Left(ctx context.Context, mayStay func(session string) bool) error {
 	var found []string
 	for _, index := range []string{"turnstile:ready", "turnstile:due", "turnstile:owned", "turnstile:outbox"} {
@@ -67,10 +67,7 @@ func (h *Harvest) Left(ctx context.Context, mayStay func(session string) bool) e
 		}
 	}
 	err := h.scan(ctx, "*{session:*", func(key string) {
-		session, work := strings.CutSuffix(strings.TrimPrefix(key, "turnstile:{session:"), "}:partial")
-		if !work {
-			session, work = strings.CutSuffix(session, "}:journal")
-		}
+		session, work := strings.CutSuffix(strings.TrimPrefix(key, "turnstile:{session:"), "}:journal")
 		if slices.ContainsFunc(transient, func(end string) bool { return strings.HasSuffix(key, end) }) || work && !mayStay(session) {
 			found = append(found, key)
 		}

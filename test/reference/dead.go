@@ -35,7 +35,7 @@ func (s *Session) recoverDead() (ends []string) {
 		if counts && end.status == "" && r.Phase == Starting && deaths >= s.Config.StuckLimit {
 			end = ending{status: "failed", why: fmt.Sprintf("given up: its worker died %d times", deaths)}
 			if id == r.IDs[0] {
-				s.Partial = nil // no later turn continues it
+				s.Journal = nil // no later turn continues it
 			}
 		}
 		if end.status == "" {
@@ -55,7 +55,7 @@ func (s *Session) recoverDead() (ends []string) {
 	}
 	if given.again {
 		ends = back
-		if p := s.Partial; p != nil && len(back) > 0 && p.Messages[0] == back[0] { // the others were not taken
+		if p := s.Journal; p != nil && len(back) > 0 && p.Messages[0] == back[0] { // the others were not taken
 			ends = slices.DeleteFunc(slices.Clone(back), func(id string) bool { return !slices.Contains(p.Messages, id) })
 			rest := slices.DeleteFunc(slices.Clone(back), func(id string) bool { return slices.Contains(p.Messages, id) })
 			back = slices.Concat(ends, rest)
@@ -66,7 +66,7 @@ func (s *Session) recoverDead() (ends []string) {
 		s.closeQuestion()
 	}
 	if given.status != "" {
-		s.Partial = nil
+		s.Journal = nil
 	}
 	if dead && r.Rotated != "" && len(ends) == 0 {
 		s.leaveConversation()

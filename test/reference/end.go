@@ -43,7 +43,7 @@ func (s *Session) Finish(h *Claim, e End) string {
 	}
 	said, sid := len(s.Transcripts[r.TranscriptID]), r.TranscriptID
 	s.append(sid, e.Entries)
-	s.Partial = nil
+	s.Journal = nil
 	switch {
 	case e.Status == "done":
 		s.Resume = Resume{}
@@ -183,7 +183,7 @@ func (s *Session) requeue(h *Claim, why requeueing) string {
 		return s.Asked()
 	}
 	r := &s.Run
-	parks := s.Partial != nil && s.Partial.Steps && s.Partial.Messages[0] == h.parts[0]
+	parks := s.Journal != nil && s.Journal.Steps && s.Journal.Messages[0] == h.parts[0]
 	waits := parks && why.waits > 0 && why.waits == r.Question
 	if why.waits > 0 && (!waits || r.Decided == why.waits) {
 		wait = 0
@@ -215,11 +215,11 @@ func (s *Session) requeue(h *Claim, why requeueing) string {
 		s.leaveConversation()
 		r.TranscriptID, r.Entries, r.Rotated = r.Rotated, 0, ""
 	}
-	switch p := s.Partial; {
+	switch p := s.Journal; {
 	case p != nil && !stays && p.Steps:
 		p.Entries = nil // nothing of a failed attempt is resumed, but its steps
 	case p != nil && !stays:
-		s.Partial = nil
+		s.Journal = nil
 	}
 	if parks || wait > 0 {
 		r.RetryID, r.RetryAt = h.parts[0], s.Now+wait

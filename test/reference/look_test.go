@@ -69,7 +69,7 @@ func (b *actual) picture() reference.Picture {
 		"record": fmt.Sprintf("known %v, %s, title %q by %q, settings %v, replies to %q, dropped %v, agent %q", len(record) > 0, current, record["title"], record["title_by"],
 			settings(record["queue"]), record["reply_to"], b.list(record["dropped"]), agentOf(record)),
 		"resume":  b.resumeOf(f.resume.Val()),
-		"partial": b.partialOf(f.journal.Val()),
+		"journal": b.journalOf(f.journal.Val()),
 		"state":   kept(f.state.Val()),
 		"events":  b.eventsOf(f.events.Val()),
 		"index": fmt.Sprintf("ready %v, due %s, owned %v, known %v, listed %v", f.ready.Err() == nil, reference.At(int64(f.due.Val()), b.start),
@@ -258,8 +258,8 @@ func (b *actual) resumeOf(r map[string]string) string {
 		reference.At(number(r["marked_at"]), b.start), number(r["interruptions"]), b.turnName(r["fence"]), r["suspended"] == "1")
 }
 
-// partialOf is the journal.
-func (b *actual) partialOf(j map[string]string) string {
+// journalOf is the journal.
+func (b *actual) journalOf(j map[string]string) string {
 	if len(j) == 0 {
 		return ""
 	}

@@ -274,7 +274,7 @@ func retryTurn(l *life, a, b, c int) step {
 	}
 	// Entries of an earlier run stay, and so do those that this attempt has from one.
 	left, model := -1, l.holder(c).model
-	p := l.model.Partial
+	p := l.model.Journal
 	stays := len(inherited) > 0 || p == nil || p.Turn != model.Turn.Number
 	if !stays {
 		left = 0
@@ -345,10 +345,10 @@ func past(l *life, _, _, c int) step {
 		if err != nil {
 			return word(err)
 		}
-		partial := ""
+		journal := ""
 		if p.Earlier != nil {
-			partial = fmt.Sprintf(", partial of %s", l.actual.names.turn(p.Earlier.Fence))
+			journal = fmt.Sprintf(", journal of %s", l.actual.names.turn(p.Earlier.Fence))
 		}
-		return fmt.Sprintf("%d entries%s, dropped %v", len(p.Entries), partial, p.Dropped)
+		return fmt.Sprintf("%d entries%s, dropped %v", len(p.Entries), journal, p.Dropped)
 	})
 }

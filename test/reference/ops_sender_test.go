@@ -137,7 +137,7 @@ func (l *life) unheard(c int, move func() string) func() string {
 
 // give gives a program's value.
 func give(l *life, a, b, c int) step {
-	if l.model.Partial == nil && c%4 > 0 {
+	if l.model.Journal == nil && c%4 > 0 {
 		return l.instead(a, b, c)
 	}
 	wait, value := fmt.Sprint("key", a%2), fmt.Sprint(b%2)

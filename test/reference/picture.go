@@ -26,7 +26,7 @@ func (s *Session) Picture() Picture {
 		"record": fmt.Sprintf("known %v, %s, title %q by %q, settings %v, replies to %q, dropped %v, agent %q", s.Known, s.TranscriptID, s.Title, s.TitleBy,
 			s.Settings, s.ReplyTo, s.Dropped, s.Agent),
 		"resume":  s.resume(),
-		"partial": s.Partial.String(),
+		"journal": s.Journal.String(),
 		"state":   s.State,
 		"events":  Events(s.Events),
 		"index":   s.index(),
@@ -111,7 +111,7 @@ func (s *Session) resume() string {
 		r.Counted, r.Suspended)
 }
 
-func (p *Partial) String() string {
+func (p *Journal) String() string {
 	if p == nil {
 		return ""
 	}

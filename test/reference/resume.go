@@ -78,21 +78,21 @@ func takeBack(turns *[]int, turn int) (was bool) {
 	return i >= 0
 }
 
-// leaveConversation removes the mark and the partial, because the next turn has another transcript.
+// leaveConversation removes the mark and the journal, because the next turn has another transcript.
 func (s *Session) leaveConversation() {
 	s.Resume.unmark()
 	s.forgetWork()
 }
 
-// forgetWork removes the partial, unless it has steps.
+// forgetWork removes the journal, unless it has steps.
 func (s *Session) forgetWork() {
-	if s.Partial != nil && !s.Partial.Steps {
-		s.Partial = nil
+	if s.Journal != nil && !s.Journal.Steps {
+		s.Journal = nil
 	}
 }
 
 // progressed reports whether the running turn has ended a step.
-func (s *Session) progressed() bool { return s.Partial != nil && s.Partial.Progress == s.Run.Fence }
+func (s *Session) progressed() bool { return s.Journal != nil && s.Journal.Progress == s.Run.Fence }
 
 // unmark removes the mark. The count and a suspension stay.
 func (r *Resume) unmark() { r.Pending, r.Reason, r.Marked = false, "", 0 }

@@ -17,7 +17,7 @@ type Session struct {
 	Record
 	Outbox
 	Resume      Resume
-	Partial     *Partial
+	Journal     *Journal
 	State       string             // of the agent
 	FollowUps   []FollowUp         // in the order of their arrival
 	Transcripts map[string][]Entry // by transcript ID
@@ -171,8 +171,8 @@ type Entry struct {
 	Large      bool // a few of these fill a transcript
 }
 
-// Partial is the journal: what a turn had done at its last checkpoint.
-type Partial struct {
+// Journal is what a turn had done at its last checkpoint.
+type Journal struct {
 	Turn     int
 	Agent    string // whose it is
 	Messages []string
@@ -211,7 +211,7 @@ func (s *Session) clear() {
 func (s *Session) forgetRecord() {
 	delete(s.Transcripts, s.TranscriptID)
 	s.Run, s.Record, s.Resume = Run{Phase: Idle}, Record{}, Resume{}
-	s.Partial, s.State, s.FollowUps, s.question = nil, "", nil, question{}
+	s.Journal, s.State, s.FollowUps, s.question = nil, "", nil, question{}
 	s.clearOutbox()
 }
 

@@ -75,7 +75,7 @@ func (s *Session) Claim(worker int, serves []string) (h *Claim, again int64) {
 		return nil, s.Now
 	}
 	group, wait := s.next()
-	p := s.Partial
+	p := s.Journal
 	if p != nil && len(group) > 0 && (p.Messages[0] != group[0] || p.first != s.Messages[group[0]] || p.Agent != agent && len(ends) == 0) {
 		p = nil // nobody's
 	}
@@ -101,14 +101,14 @@ func (s *Session) Claim(worker int, serves []string) (h *Claim, again int64) {
 	s.take(group)
 	s.Run.Ending, s.Run.Rotated = len(ends) > 0, rotated
 	if p == nil {
-		s.Partial = nil
+		s.Journal = nil
 	}
 	s.Run.Said, s.Agent = s.Config.Workers[worker], agent
 	s.used()
 	h = &Claim{Worker: worker, token: s.Owner}
 	h.Turn = s.told()
 	h.Turn.Reset, h.parts = reset, slices.Clone(group)
-	h.Turn.Ends, h.Turn.carries = len(ends) > 0, s.Partial != nil
+	h.Turn.Ends, h.Turn.carries = len(ends) > 0, s.Journal != nil
 	if s.Resume.Pending && len(ends) == 0 {
 		h.Turn.Resume = s.Resume.Reason
 	}
@@ -250,15 +250,15 @@ func (s *Session) Checkpoint(h *Claim, entries []Entry, step bool) string {
 	if !s.Owns(h) {
 		return Lost
 	}
-	p := &Partial{Turn: h.Turn.Number, Agent: h.Turn.Agent, Messages: slices.Clone(h.parts), Entries: entries, Steps: step, first: s.Messages[h.parts[0]]}
-	if old := s.Partial; old != nil {
+	p := &Journal{Turn: h.Turn.Number, Agent: h.Turn.Agent, Messages: slices.Clone(h.parts), Entries: entries, Steps: step, first: s.Messages[h.parts[0]]}
+	if old := s.Journal; old != nil {
 		p.Steps, p.Progress = step || old.Steps, old.Progress
 		p.waits, p.number, p.given, p.values = old.waits, old.number, old.given, old.values
 	}
 	if step {
 		p.Progress = h.Turn.Number
 	}
-	s.Partial = p
+	s.Journal = p
 	s.Used, s.Run.Begun = s.Now, true
 	return OK
 }
@@ -320,7 +320,7 @@ func (s *Session) AskFor(h *Claim, key string, value bool) string {
 	if !s.Owns(h) {
 		return Lost
 	}
-	p, q := s.Partial, &s.question
+	p, q := s.Journal, &s.question
 	if p != nil && p.given[key] != "" {
 		return OK + " " + p.given[key]
 	}
@@ -353,7 +353,7 @@ func (s *Session) AskFor(h *Claim, key string, value bool) string {
 
 // decided keeps a decision for the turn's later runs.
 func (s *Session) decided(decision string) {
-	if p := s.Partial; p != nil && p.waits != "" && p.number == s.Run.Question {
+	if p := s.Journal; p != nil && p.waits != "" && p.number == s.Run.Question {
 		p.given[p.waits] = fmt.Sprint(s.Run.Question, " ", decision)
 	}
 }
@@ -361,7 +361,7 @@ func (s *Session) decided(decision string) {
 // Deny withdraws the question with this key, which was asked just now, and denies it unless it is decided.
 func (s *Session) Deny(h *Claim) string {
 	result := s.Withdraw(h)
-	if result == OK+" " && s.Partial != nil {
+	if result == OK+" " && s.Journal != nil {
 		s.Run.Question = s.question.number
 		s.decided("deny")
 		s.Run.Question = 0
@@ -371,7 +371,7 @@ func (s *Session) Deny(h *Claim) string {
 
 // Give gives a program's value to the turn that waits for it, or has waited.
 func (s *Session) Give(key, value string) string {
-	p := s.Partial
+	p := s.Journal
 	if p == nil || p.values[key] == 0 || s.Asked() != "" {
 		return "no turn waits for this value"
 	}
@@ -469,9 +469,9 @@ func (s *Session) Dismiss(h *Claim, id, why string) string {
 // Past is the history before the turn: the transcript, the entries of an earlier run of the same message,
 // and the texts of dropped messages, if they still exist.
 func (s *Session) Past(h *Claim) string {
-	partial := ""
-	if p := s.Partial; p != nil && h.Turn.carries && s.Run.Fence == h.Turn.Number {
-		partial = ", partial of " + label(p.Turn)
+	journal := ""
+	if p := s.Journal; p != nil && h.Turn.carries && s.Run.Fence == h.Turn.Number {
+		journal = ", journal of " + label(p.Turn)
 	}
 	var dropped []string
 	for _, id := range h.Turn.Dropped {
@@ -479,5 +479,5 @@ func (s *Session) Past(h *Claim) string {
 			dropped = append(dropped, m.Text)
 		}
 	}
-	return fmt.Sprintf("%d entries%s, dropped %v", len(s.Transcripts[h.Turn.TranscriptID]), partial, dropped)
+	return fmt.Sprintf("%d entries%s, dropped %v", len(s.Transcripts[h.Turn.TranscriptID]), journal, dropped)
 }

@@ -23,7 +23,6 @@ import (
 	"turnstile/pkg/session"
 	"turnstile/pkg/worker"
 	"turnstile/test/acl"
-	"turnstile/test/actors"
 	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
@@ -283,20 +282,3 @@ func (a asks) check(t *testing.T, deciders []decider) {
 type steerable struct{ agent.Func }
 
 func (steerable) Traits() agent.Traits { return agent.Traits{Steerable: true} }
-
-// A question of a worker of the version before has no senders: those of the running turn's messages decide,
-// as they did then.
-func TestAQuestionOfTheVersionBefore(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, withTokens(t, `[{"name": "bot", "sha256": "SUM", "sessions": ["*"], "may": ["send", "read"]}]`)).as("bot")
-	const at = "/v1/sessions/s/"
-	r.call("POST", at+"messages", object{"text": "hello", "as": "alice"}).want(202)
-	claims, err := actors.NewWorker(t, r.redis, "before").Claim(t.Context(), []string{"s"})
-	expect.OK(t, err)
-	expect.OK(t, claims[0].Promote(t.Context()))
-	number, err := claims[0].Ask(t.Context(), session.Question{Name: "rm"})
-	expect.OK(t, err)
-	question := fmt.Sprint(claims[0].Turn().ID, ".", number)
-	r.call("POST", at+"approve", object{"question": question, "as": "bob"}).problem(403, gateway.Forbidden)
-	r.call("POST", at+"approve", object{"question": question, "as": "alice"}).want(200)
-}

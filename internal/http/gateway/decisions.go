@@ -105,11 +105,6 @@ func (g *Gateway) mayDecide(ctx context.Context, t Token, sessionKey, as string,
 	if q.Turn = info.Turn; len(q.Approvers) == 0 && (t.May(Control) && as == "" || t.May(Send) && g.config.AnyoneDecides) {
 		return q, nil
 	}
-	if info.Question != nil && q.Senders == nil {
-		if q.Senders, err = g.sendersBefore(ctx, sessionKey, info.Turn); err != nil {
-			return q, err
-		}
-	}
 	switch {
 	case info.Question == nil && info.Turn == "":
 		return q, Fail(NoQuestion, "No turn runs in the session %s.", sessionKey)
@@ -121,17 +116,4 @@ func (g *Gateway) mayDecide(ctx context.Context, t Token, sessionKey, as string,
 		return q, Fail(Forbidden, "%s sent none of the messages for which the turn began; see TURNSTILE_GATEWAY_APPROVE.", who)
 	}
 	return q, nil
-}
-
-// sendersBefore are the senders of a turn's messages. A worker of the version before does not store them with its
-// question, and counts those that were steered in.
-func (g *Gateway) sendersBefore(ctx context.Context, sessionKey, turnID string) (list []string, err error) {
-	turn, err := g.deps.Admin.Session(sessionKey).Turn(ctx)
-	if turn.ID != turnID {
-		return nil, err
-	}
-	for _, m := range turn.Messages {
-		list = append(list, m.Meta[senderMeta])
-	}
-	return list, err
 }

@@ -6,8 +6,8 @@
 -- ordinary message, it moves the head back. It skips tasks that a stock asynq.Server is to retry:
 -- they wait for the end of the turn.
 --
--- KEYS fast: sentinel run followups resume partial journal paused scheduled active record pending
--- KEYS full: sentinel run record followups resume events partial journal pending active lease paused scheduled retry
+-- KEYS fast: sentinel run followups resume journal paused scheduled active record pending
+-- KEYS full: sentinel run record followups resume events journal pending active lease paused scheduled retry
 -- KEYS full: processed processed_day archived failed failed_day stopped owed outbox deliveries
 -- ARGS
 --   ttl int          the sentinel's, ms
@@ -89,7 +89,7 @@ if (record.agent or DEFAULT_AGENT) ~= agent or run.fence == nil or record.fence 
   return false
 end
 -- A session that never had an owner has none of the keys that only owners write.
-if (run.fence or record.fence) and call('EXISTS', s.paused, s.scheduled, s.active, s.followups, s.resume, s.partial, s.journal) ~= 0
+if (run.fence or record.fence) and call('EXISTS', s.paused, s.scheduled, s.active, s.followups, s.resume, s.journal) ~= 0
   or not (run.fence or record.fence) and call('EXISTS', s.paused, s.scheduled, s.active) ~= 0 then
   return false
 end
@@ -135,7 +135,7 @@ end
 
 -- 2. Most sessions are ordinary: they have none of these keys. In the others, in_active has the
 -- newest first, and due are due delayed tasks. A dead sender's /stop is finished first.
-local ordinary = call('EXISTS', s.paused, s.active, s.scheduled, s.retry, s.resume, s.followups, s.partial, s.journal, s.stopped) == 0
+local ordinary = call('EXISTS', s.paused, s.active, s.scheduled, s.retry, s.resume, s.followups, s.journal, s.stopped) == 0
 local mark, in_active, due, journal = {reason = '', interruptions = 0}, {}, {}, {}
 if not ordinary then
   if call('EXISTS', s.paused) == 1 then return paused{} end
@@ -294,7 +294,7 @@ for _, b in ipairs(back) do
   if b.died > 0 then call('HSET', s.task .. b.id, 'deaths', b.died, 'died', with_fence(b.fences, run.fence)) end
 end
 if #in_active > 0 or dead then call('DEL', s.lease) end
-if verdict or given_up then call('DEL', s.partial, s.journal) end
+if verdict or given_up then call('DEL', s.journal) end
 if dead and rotated and not ends then leave_conversation(s) end
 if dead or verdict then close_question(s, now) end
 if begun and not dead then call('HSET', s.run, 'hold', '') end -- a message of it may run again
@@ -357,7 +357,7 @@ elseif journal.origin then
 end
 local routed = promise_all(s, group)
 if not ordinary or crashed or excused or routed or (run.special or '') ~= '' then
-  call('HSET', s.run, 'special', (routed or call('EXISTS', s.resume, s.partial, s.journal) > 0) and '1' or '')
+  call('HSET', s.run, 'special', (routed or call('EXISTS', s.resume, s.journal) > 0) and '1' or '')
 end
 if (run.reset or '') ~= reset or (run.resume or '') ~= resumed then call('HSET', s.run, 'reset', reset, 'resume', resumed) end
 local carries, began, keeps = carries_on(s, ends, fence)

@@ -7,7 +7,7 @@
 -- and the worker sends the full path.
 --
 -- KEYS fast: sentinel run followups paused scheduled retry events transcript pending active completed processed processed_day
--- KEYS full: sentinel run record followups resume events transcript partial journal pending active lease paused scheduled retry completed
+-- KEYS full: sentinel run record followups resume events transcript journal pending active lease paused scheduled retry completed
 -- KEYS full: processed processed_day archived failed failed_day owed outbox deliveries
 -- ARGS
 --   s.events_cap int           see append_event
@@ -164,7 +164,7 @@ end
 
 -- 3. Most sessions are ordinary: they have none of these keys, and no notes. In the others, due are
 -- due delayed tasks, and dropped are the notes.
-local ordinary = not noted and call('EXISTS', s.paused, s.scheduled, s.retry, s.followups, s.resume, s.partial, s.journal) == 0
+local ordinary = not noted and call('EXISTS', s.paused, s.scheduled, s.retry, s.followups, s.resume, s.journal) == 0
 local due, dropped, paused = {}, '', false
 if not ordinary then
   due, dropped, paused = due_tasks(s, now), call('HGET', s.record, 'dropped') or '', call('EXISTS', s.paused) == 1
@@ -263,10 +263,9 @@ end
 if gone > 0 then call('LTRIM', s.pending, 0, -1 - gone) end -- ids without a task
 if back then return_untaken(s, back) end
 
--- 7. Leftovers of earlier turns: the partial, the resume mark, and the notes that the agent got.
+-- 7. Leftovers of earlier turns: the journal, the resume mark, and the notes that the agent got.
 local rotated = run.rotated and run.rotated ~= ''
 if not ordinary then
-  call('DEL', s.partial)
   call('UNLINK', s.journal)
   if well then
     call('DEL', s.resume)

@@ -2,7 +2,7 @@
 -- interrupted. Only what is new is sent. The events of what it adds are written with it, so that
 -- followers have seen what the next run does not show again.
 --
--- KEYS sentinel run record events partial journal
+-- KEYS sentinel run record events journal
 -- ARGS
 --   s.task          prefix of the session's task hashes
 --   s.token
@@ -15,7 +15,6 @@
 --   number          of this call within the run, from 1
 --   origin          new: the message gets it if it has none yet
 --   first           id of the turn's first task
---   content         the partial, JSON, for workers of the version before; '': there is none
 --   batch           number of the events' batch within the turn, see emit
 --   events number   how many of the texts are events, JSON. The rest are fields of the journal and their
 --     values, at most 500 and 4 MiB, or one
@@ -41,7 +40,6 @@ if journal.fence ~= s.fence then
 end
 call('HSET', s.journal, 'call', s.fence .. ' ' .. number, unpack(texts, events + 1))
 call('PEXPIRE', s.journal, journal_ttl)
-if content ~= '' then call('SET', s.partial, content, 'PX', journal_ttl) end
 pcall('HSET', s.record, 'updated_at', int(now_ms()))
 if events > 0 then call('HSET', s.run, 'seq', s.fence .. ' ' .. batch) end
 for i = 1, events do append_event(s, texts[i]) end

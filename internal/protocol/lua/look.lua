@@ -1,7 +1,7 @@
 -- look: returns whether a session can be claimed. Writes nothing. It fails if a key that a claim
 -- reads has a wrong type: such a session would be woken again and again.
 --
--- KEYS sentinel run record resume pending active lease paused scheduled retry completed archived stopped
+-- KEYS sentinel run record resume journal pending active lease paused scheduled retry completed archived stopped
 -- ARGS
 --   s.task       prefix of the session's task hashes
 -- RETURNS
@@ -11,7 +11,7 @@
 
 -- ready(dead) is the result for a session that can be claimed.
 local function ready(dead)
-  for _, hash in ipairs{s.run, s.record, s.resume} do call('HLEN', hash) end
+  for _, hash in ipairs{s.run, s.record, s.resume, s.journal} do call('HLEN', hash) end
   for _, list in ipairs{s.pending, s.stopped} do call('LLEN', list) end
   for _, set in ipairs{s.scheduled, s.retry, s.completed, s.archived} do call('ZCARD', set) end
   return result{now = now_ms(), state = 'ready', n = dead}

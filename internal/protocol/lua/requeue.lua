@@ -1,7 +1,7 @@
 -- requeue: puts a turn back at the head of the queue and releases the session: for a retry after a
 -- while, or because its worker drains. A turn with steps is parked instead: it stays one turn.
 --
--- KEYS sentinel run followups resume events partial journal pending active lease scheduled retry processed processed_day
+-- KEYS sentinel run followups resume events journal pending active lease scheduled retry processed processed_day
 -- KEYS outbox deliveries
 -- ARGS
 --   s.task                 prefix of the session's task hashes
@@ -16,13 +16,10 @@
 --   why                    the error, if an attempt was spent
 --   event                  JSON
 --   start                  the turn's start, JSON, if the stream does not have it yet, or ''
---   content                the partial from which the next run is to resume, JSON; '': the stored one,
---     unless it is of an attempt that failed
---   partial_ttl int        ms
+--   journal_ttl int        ms
 --   left                   how many of the journal's entries stay; '': all
 --   reason                 why a running turn was interrupted, for the resume mark; '': it was not
 --   stuck_limit number     interruptions in a row that suspend the session; a lost lease is none
---   parks flag             every living worker knows parked turns
 --   waits                  the number of the open question for whose decision a parked turn waits, see ask; '': none
 --   ids list               of the tasks, oldest first
 -- RETURNS
@@ -52,13 +49,8 @@ for i = #ids, 1, -1 do -- newest first, so that the oldest ends up as the head
   end
 end
 local rotated = run.rotated and run.rotated ~= '' -- the next run has another transcript
-local stored = false
-if failed and content == '' then
-  local begins = pcall('GETRANGE', s.partial, 0, 63) -- the beginning of Partial.Encode's
-  stored = type(begins) == 'string' and string.match(begins, '^{"v":%d+,"fence":(%d+),') == s.fence
-end
 local mark, journal = load_mark(s), fields(s.journal, 'origin', 'progress', 'closed')
-local park = parks and journal.closed and #back > 0 and belongs(s, journal, back[#back].id)
+local park = journal.closed and #back > 0 and belongs(s, journal, back[#back].id)
 local of, question = string.match(run.question or '', '^(%d+) (%d+) ')
 local asks = park and waits == question and of == s.fence
 if waits ~= '' and (not asks or string.match(run.answered or '', '^%d+ %d+ ') == of .. ' ' .. question .. ' ') then wait = 0 end
@@ -82,20 +74,13 @@ for _, b in ipairs(back) do
     end
   end
 end
-if rotated then
-  leave_conversation(s)
-elseif content ~= '' then
-  call('HSET', s.run, 'special', '1')
-  call('SET', s.partial, content, 'PX', partial_ttl)
-elseif stored then
-  call('DEL', s.partial)
-end
+if rotated then leave_conversation(s) end
 if left == '0' and not journal.closed then
   call('UNLINK', s.journal)
 elseif left ~= '' and journal.origin then
   call('HSET', s.journal, 'n', left)
 end
-if park then call('PEXPIRE', s.journal, partial_ttl) end
+if park then call('PEXPIRE', s.journal, journal_ttl) end
 if interrupted then store_interruption(s, mark) end
 if park or wait > 0 and #back > 0 then hold = int(now + wait) .. ' ' .. back[#back].id end
 count_processed(s, tonumber(run.done) or 0)

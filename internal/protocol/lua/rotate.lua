@@ -3,7 +3,7 @@
 -- interrupted turn only its steps stay. The interruptions' number in a row stays: a waiting message may
 -- be the one that kills workers.
 --
--- KEYS sentinel run record resume partial journal audit
+-- KEYS sentinel run record resume journal audit
 -- ARGS
 --   s.by                who does it, '' if unknown: see audit
 --   fresh_sid           the new transcript id

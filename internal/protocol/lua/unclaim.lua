@@ -7,7 +7,6 @@
 --   s.task       prefix of the session's task hashes
 --   s.prefix     of task ids
 --   s.token      of the claim
---   parks flag   every living worker knows parked turns
 --   gives flag   the owner gives the turn back, and ends it itself if that was requested
 -- RETURNS
 --   'released' at:int now:int     at: when it can be claimed again, ms; 0: never
@@ -30,7 +29,7 @@ end
 call('LLEN', s.active)
 call('LLEN', s.pending)
 local carried = call('HGET', s.resume, 'interruptions')
-local journal = parks and #back > 0 and fields(s.journal, 'closed', 'fence') or {}
+local journal = #back > 0 and fields(s.journal, 'closed', 'fence') or {}
 local park = journal.closed and journal.fence == run.fence
 
 call('DEL', s.sentinel)

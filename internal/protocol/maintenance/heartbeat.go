@@ -27,14 +27,14 @@ const (
 	serverActive      = 9
 
 	// Turnstile's fields, which asynq ignores: the worker's name, the name of the program that is its
-	// default agent, whether an agent runs programs (1: yes, 2: no), the names of all agents, whether it
-	// reads the journals of turns (1: yes), the names of the agents that take requests of clients, and those of
-	// agents that it cannot start now, each with a blank and a sentence that says why.
+	// default agent, whether an agent runs programs (1: yes, 2: no), the names of all agents, the layout,
+	// the names of the agents that take requests of clients, and those of agents that it cannot start now, each
+	// with a blank and a sentence that says why.
 	serverWorker   = 1000
 	serverAgent    = 1001
 	serverPrograms = 1002
 	serverAgents   = 1003
-	serverJournals = 1004
+	serverLayout   = 1004
 	serverTakes    = 1005
 	serverUnable   = 1006
 
@@ -160,7 +160,7 @@ func (r serverRedis) server(info []byte, busy int) (identity, server []byte, ok 
 	if r.programs {
 		programs = 1
 	}
-	return identity, appendNumber(appendNumber(server, serverPrograms, programs), serverJournals, 1), true
+	return identity, appendNumber(appendNumber(server, serverPrograms, programs), serverLayout, Layout), true
 }
 
 // workerInfo returns a WorkerInfo for a running turn, with its queue and the task id of its first

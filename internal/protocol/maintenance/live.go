@@ -1,7 +1,9 @@
 package maintenance
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,6 +15,22 @@ import (
 	"turnstile/internal/protocol/rediskey"
 )
 
+// Layout is the version of the keys and scripts that this build's workers use. Workers of two layouts must not share
+// a Redis. It is raised only before 0.1.0.
+const Layout = 2
+
+// CheckLayout returns an error if a worker with another layout lives.
+func CheckLayout(ctx context.Context, rdb redis.UniversalClient) error {
+	beats, err := Heartbeats(ctx, rdb)
+	for _, beat := range beats {
+		if beat.Layout != Layout {
+			return fmt.Errorf("the worker %s on %s is of another build, whose records in Redis this one does not share: stop all workers of that build, then start this one",
+				cmp.Or(beat.Name, strconv.Itoa(beat.PID)), beat.Host)
+		}
+	}
+	return err
+}
+
 // Heartbeat describes a live worker.
 type Heartbeat struct {
 	Name     string
@@ -23,10 +41,10 @@ type Heartbeat struct {
 	Draining bool
 	Started  time.Time // by the worker's clock
 	Agent    string    // what its default agent is: echo, claude and so on
-	Agents   []string  // the names of its agents. None: the version before, which runs its agent in any session
+	Agents   []string  // the names of its agents
 	Programs bool      // an agent may run programs on its machine
 	Takes    []string  // the names of the agents that take requests of clients for the model
-	Journals bool      // it reads the journals of turns. The version before has only partials
+	Layout   int       // of the keys and scripts that it uses, see Layout
 
 	Unable map[string]string // those of Agents that it cannot start now, with a sentence that says why
 }
@@ -88,14 +106,10 @@ func Heartbeats(ctx context.Context, rdb redis.UniversalClient) ([]Heartbeat, er
 	return list, nil
 }
 
-// Agents returns the names of the agents that live workers run, sorted. None: no worker lives, or one of
-// the version before runs its agent in any session.
+// Agents returns the names of the agents that live workers run, sorted. None: no worker lives.
 func Agents(ctx context.Context, rdb redis.UniversalClient) (names []string, err error) {
 	beats, err := Heartbeats(ctx, rdb)
 	for _, beat := range beats {
-		if len(beat.Agents) == 0 {
-			return nil, err
-		}
 		names = append(names, beat.Agents...)
 	}
 	slices.Sort(names)
@@ -151,8 +165,8 @@ func parseServer(info []byte) (w Heartbeat, ok bool) {
 				w.Unable = map[string]string{}
 			}
 			w.Unable[name] = why
-		case serverJournals:
-			w.Journals = number == 1
+		case serverLayout:
+			w.Layout = int(int32(number))
 		case serverPrograms:
 			w.Programs = number == 1
 		}

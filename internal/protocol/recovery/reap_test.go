@@ -172,7 +172,7 @@ func TestBrokenSessionIsNotWoken(t *testing.T) {
 	t.Parallel()
 	keys := map[string]func(rediskey.Session) string{
 		"run": rediskey.Session.Run, "record": rediskey.Session.Record, "followups": rediskey.Session.Followups,
-		"resume": rediskey.Session.Resume, "events": rediskey.Session.Events, "partial": rediskey.Session.Partial,
+		"resume": rediskey.Session.Resume, "events": rediskey.Session.Events, "journal": rediskey.Session.Journal,
 		"pending": rediskey.Session.Pending, "active": rediskey.Session.Active, "lease": rediskey.Session.Lease,
 		"paused": rediskey.Session.Paused, "scheduled": rediskey.Session.Scheduled, "retry": rediskey.Session.Retry,
 		"completed": rediskey.Session.Completed, "archived": rediskey.Session.Archived, "stopped": rediskey.Session.Stopped,

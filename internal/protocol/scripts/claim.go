@@ -17,7 +17,7 @@ var Claim = newMove[ClaimArgs]("claim", claimLua, readClaim)
 
 // ClaimKeys are the KEYS of Claim.
 func ClaimKeys(k Keys) []string {
-	return []string{k.Sentinel(), k.Run(), k.Record(), k.Followups(), k.Resume(), k.Events(), k.Partial(), k.Journal(), k.Pending(), k.Active(), k.Lease(), k.Paused(), k.Scheduled(), k.Retry(), k.Processed(), k.ProcessedDay(), k.Archived(), k.Failed(), k.FailedDay(), k.Stopped(), k.Owed(), k.Outbox(), k.Deliveries()}
+	return []string{k.Sentinel(), k.Run(), k.Record(), k.Followups(), k.Resume(), k.Events(), k.Journal(), k.Pending(), k.Active(), k.Lease(), k.Paused(), k.Scheduled(), k.Retry(), k.Processed(), k.ProcessedDay(), k.Archived(), k.Failed(), k.FailedDay(), k.Stopped(), k.Owed(), k.Outbox(), k.Deliveries()}
 }
 
 // ClaimArgs are the arguments of Claim.
@@ -57,7 +57,7 @@ var ClaimFast = newMove[ClaimFastArgs]("claim_fast", claimFastLua, readClaim)
 
 // ClaimFastKeys are the KEYS of ClaimFast.
 func ClaimFastKeys(k Keys) []string {
-	return []string{k.Sentinel(), k.Run(), k.Followups(), k.Resume(), k.Partial(), k.Journal(), k.Paused(), k.Scheduled(), k.Active(), k.Record(), k.Pending()}
+	return []string{k.Sentinel(), k.Run(), k.Followups(), k.Resume(), k.Journal(), k.Paused(), k.Scheduled(), k.Active(), k.Record(), k.Pending()}
 }
 
 // ClaimFastShared are the arguments that all calls of ClaimFast in a command share.

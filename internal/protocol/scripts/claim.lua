@@ -8,7 +8,7 @@
 -- ordinary message, it moves the head back. It skips tasks that a stock asynq.Server is to retry:
 -- they wait for the end of the turn.
 --
--- KEYS sentinel run record followups resume events partial journal pending active lease paused scheduled retry
+-- KEYS sentinel run record followups resume events journal pending active lease paused scheduled retry
 -- KEYS processed processed_day archived failed failed_day stopped owed outbox deliveries
 -- ARGS
 --   ttl int          the sentinel's, ms
@@ -62,7 +62,7 @@
 
 local call, pcall, try = redis.call, redis.pcall, pcall
 local KEYS, ARGV = KEYS, ARGV
-local s_sentinel, s_run, s_record, s_followups, s_resume, s_events, s_partial, s_journal, s_pending, s_active, s_lease, s_paused, s_scheduled, s_retry, s_processed, s_processed_day, s_archived, s_failed, s_failed_day, s_stopped, s_owed, s_outbox, s_deliveries, s_longest, s_events_cap, s_short, s_large_bytes, s_task, s_token, s_prefix = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16], KEYS[17], KEYS[18], KEYS[19], KEYS[20], KEYS[21], KEYS[22], KEYS[23], tonumber(ARGV[9]), ARGV[11], tonumber(ARGV[12]), ARGV[13], ARGV[19], ARGV[20], ARGV[23]
+local s_sentinel, s_run, s_record, s_followups, s_resume, s_events, s_journal, s_pending, s_active, s_lease, s_paused, s_scheduled, s_retry, s_processed, s_processed_day, s_archived, s_failed, s_failed_day, s_stopped, s_owed, s_outbox, s_deliveries, s_longest, s_events_cap, s_short, s_large_bytes, s_task, s_token, s_prefix = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16], KEYS[17], KEYS[18], KEYS[19], KEYS[20], KEYS[21], KEYS[22], tonumber(ARGV[9]), ARGV[11], tonumber(ARGV[12]), ARGV[13], ARGV[19], ARGV[20], ARGV[23]
 local function fields_1(key)
   local v = call('HMGET', key, 'msg', 'seen', 'redelivered', 'quiet', 'unique_key', 'route')
   return {msg = v[1], seen = v[2], redelivered = v[3], quiet = v[4], unique_key = v[5], route = v[6]}
@@ -529,8 +529,7 @@ end
 
 -- forget_work(s) deletes what an interrupted turn has done, except its steps: the next turn has another
 -- transcript.
-local function forget_work(s_journal, s_partial)
-  call('DEL', s_partial)
+local function forget_work(s_journal)
   if call('HEXISTS', s_journal, 'closed') == 0 then call('DEL', s_journal) end -- senders may not unlink
 end
 
@@ -644,9 +643,9 @@ end
 
 -- leave_conversation(s) clears the mark and forgets what the turn has done: the next turn has another
 -- transcript.
-local function leave_conversation(s_journal, s_partial, s_resume)
+local function leave_conversation(s_journal, s_resume)
   call('HDEL', s_resume, 'pending', 'reason', 'marked_at')
-  forget_work(s_journal, s_partial)
+  forget_work(s_journal)
 end
 
 -- load_mark(s) returns the session's resume record.
@@ -938,7 +937,7 @@ end
 
 -- 2. Most sessions are ordinary: they have none of these keys. In the others, in_active has the
 -- newest first, and due are due delayed tasks. A dead sender's /stop is finished first.
-local ordinary = call('EXISTS', s_paused, s_active, s_scheduled, s_retry, s_resume, s_followups, s_partial, s_journal, s_stopped) == 0
+local ordinary = call('EXISTS', s_paused, s_active, s_scheduled, s_retry, s_resume, s_followups, s_journal, s_stopped) == 0
 local mark, in_active, due, journal = {reason = '', interruptions = 0}, {}, {}, {}
 if not ordinary then
   if call('EXISTS', s_paused) == 1 then return {'paused'} end
@@ -1097,8 +1096,8 @@ for _, b in ipairs(back) do
   if b.died > 0 then call('HSET', s_task .. b.id, 'deaths', b.died, 'died', string.sub((b.fences or '') .. run.fence .. ' ', -140)) end
 end
 if #in_active > 0 or dead then call('DEL', s_lease) end
-if verdict or given_up then call('DEL', s_partial, s_journal) end
-if dead and rotated and not ends then leave_conversation(s_journal, s_partial, s_resume) end
+if verdict or given_up then call('DEL', s_journal) end
+if dead and rotated and not ends then leave_conversation(s_journal, s_resume) end
 if dead or verdict then close_question(s_deliveries, s_outbox, s_prefix, s_task, now) end
 if begun and not dead then call('HSET', s_run, 'hold', '') end -- a message of it may run again
 -- A higher count invalidates the agent's state of a rolled back turn, as after an undo.
@@ -1129,7 +1128,7 @@ if ends then
 elseif mark.suspended or crashed and crash_suspends then
   sid, reset, dropped = false, 'suspended', ''
   call('DEL', s_resume)
-  forget_work(s_journal, s_partial)
+  forget_work(s_journal)
   call('HDEL', s_record, 'title', 'title_by')
   forget_notes(s_record)
   local carried = mark.carried or not mark.suspended and mark.interruptions
@@ -1160,7 +1159,7 @@ elseif journal.origin then
 end
 local routed = promise_all(s_deliveries, s_owed, s_prefix, s_task, group)
 if not ordinary or crashed or excused or routed or (run.special or '') ~= '' then
-  call('HSET', s_run, 'special', (routed or call('EXISTS', s_resume, s_partial, s_journal) > 0) and '1' or '')
+  call('HSET', s_run, 'special', (routed or call('EXISTS', s_resume, s_journal) > 0) and '1' or '')
 end
 if (run.reset or '') ~= reset or (run.resume or '') ~= resumed then call('HSET', s_run, 'reset', reset, 'resume', resumed) end
 local carries, began, keeps = carries_on(s_journal, ends, fence)

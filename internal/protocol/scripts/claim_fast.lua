@@ -8,7 +8,7 @@
 -- ordinary message, it moves the head back. It skips tasks that a stock asynq.Server is to retry:
 -- they wait for the end of the turn.
 --
--- KEYS sentinel run followups resume partial journal paused scheduled active record pending
+-- KEYS sentinel run followups resume journal paused scheduled active record pending
 -- ARGS
 --   ttl int          the sentinel's, ms
 --   worker
@@ -126,7 +126,7 @@ local results, k, a = {}, 0, 9
 while KEYS[k + 1] do
   local result
   repeat
-    local s_sentinel, s_run, s_followups, s_resume, s_partial, s_journal, s_paused, s_scheduled, s_active, s_record, s_pending = unpack(KEYS, k + 1, k + 11)
+    local s_sentinel, s_run, s_followups, s_resume, s_journal, s_paused, s_scheduled, s_active, s_record, s_pending = unpack(KEYS, k + 1, k + 10)
     local s_task, s_token, fresh_sid, agent = unpack(ARGV, a + 1, a + 4)
     local v = call('HMGET', s_run, 'phase', 'fence', 'sid', 'entries', 'hold', 'done', 'rotated', 'reset', 'resume', 'special')
     local run_phase, run_fence, run_sid, run_entries, run_hold, run_done, run_rotated, run_reset, run_resume, run_special = v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9], v[10]
@@ -137,7 +137,7 @@ while KEYS[k + 1] do
       result = false break
     end
     -- A session that never had an owner has none of the keys that only owners write.
-    if (run_fence or record_fence) and call('EXISTS', s_paused, s_scheduled, s_active, s_followups, s_resume, s_partial, s_journal) ~= 0
+    if (run_fence or record_fence) and call('EXISTS', s_paused, s_scheduled, s_active, s_followups, s_resume, s_journal) ~= 0
       or not (run_fence or record_fence) and call('EXISTS', s_paused, s_scheduled, s_active) ~= 0 then
       result = false break
     end
@@ -156,6 +156,6 @@ while KEYS[k + 1] do
     result = {'turn', now, fence, sid, entries, '', {message_record(now, id, msg, seen, redelivered, unique_key)}} break
   until true
   results[#results + 1] = result or {'special'}
-  k, a = k + 11, a + 4
+  k, a = k + 10, a + 4
 end
 return results

@@ -17,7 +17,7 @@ var Finish = newMove[FinishArgs]("finish", finishLua, readFinish)
 
 // FinishKeys are the KEYS of Finish.
 func FinishKeys(k Keys) []string {
-	return []string{k.Sentinel(), k.Run(), k.Record(), k.Followups(), k.Resume(), k.Events(), k.Transcript(), k.Partial(), k.Journal(), k.Pending(), k.Active(), k.Lease(), k.Paused(), k.Scheduled(), k.Retry(), k.Completed(), k.Processed(), k.ProcessedDay(), k.Archived(), k.Failed(), k.FailedDay(), k.Owed(), k.Outbox(), k.Deliveries()}
+	return []string{k.Sentinel(), k.Run(), k.Record(), k.Followups(), k.Resume(), k.Events(), k.Transcript(), k.Journal(), k.Pending(), k.Active(), k.Lease(), k.Paused(), k.Scheduled(), k.Retry(), k.Completed(), k.Processed(), k.ProcessedDay(), k.Archived(), k.Failed(), k.FailedDay(), k.Owed(), k.Outbox(), k.Deliveries()}
 }
 
 // FinishArgs are the arguments of Finish.

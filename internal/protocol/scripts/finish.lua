@@ -8,7 +8,7 @@
 -- ordinary. It ends the turns of many sessions in one call. In other cases it undoes its writes,
 -- and the worker sends the full path.
 --
--- KEYS sentinel run record followups resume events transcript partial journal pending active lease paused scheduled retry completed
+-- KEYS sentinel run record followups resume events transcript journal pending active lease paused scheduled retry completed
 -- KEYS processed processed_day archived failed failed_day owed outbox deliveries
 -- ARGS
 --   s.events_cap int           see append_event
@@ -59,7 +59,7 @@
 
 local call, pcall, try = redis.call, redis.pcall, pcall
 local KEYS, ARGV = KEYS, ARGV
-local s_sentinel, s_run, s_record, s_followups, s_resume, s_events, s_transcript, s_partial, s_journal, s_pending, s_active, s_lease, s_paused, s_scheduled, s_retry, s_completed, s_processed, s_processed_day, s_archived, s_failed, s_failed_day, s_owed, s_outbox, s_deliveries, s_events_cap, s_short, s_large_bytes, s_longest, s_task, s_token, s_fence, s_prefix = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16], KEYS[17], KEYS[18], KEYS[19], KEYS[20], KEYS[21], KEYS[22], KEYS[23], KEYS[24], ARGV[1], tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[6]), ARGV[11], ARGV[12], ARGV[13], ARGV[17]
+local s_sentinel, s_run, s_record, s_followups, s_resume, s_events, s_transcript, s_journal, s_pending, s_active, s_lease, s_paused, s_scheduled, s_retry, s_completed, s_processed, s_processed_day, s_archived, s_failed, s_failed_day, s_owed, s_outbox, s_deliveries, s_events_cap, s_short, s_large_bytes, s_longest, s_task, s_token, s_fence, s_prefix = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16], KEYS[17], KEYS[18], KEYS[19], KEYS[20], KEYS[21], KEYS[22], KEYS[23], ARGV[1], tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[6]), ARGV[11], ARGV[12], ARGV[13], ARGV[17]
 local function fields_1(key)
   local v = call('HMGET', key, 'msg', 'seen', 'redelivered', 'quiet', 'unique_key', 'route')
   return {msg = v[1], seen = v[2], redelivered = v[3], quiet = v[4], unique_key = v[5], route = v[6]}
@@ -884,7 +884,7 @@ end
 
 -- 3. Most sessions are ordinary: they have none of these keys, and no notes. In the others, due are
 -- due delayed tasks, and dropped are the notes.
-local ordinary = not noted and call('EXISTS', s_paused, s_scheduled, s_retry, s_followups, s_resume, s_partial, s_journal) == 0
+local ordinary = not noted and call('EXISTS', s_paused, s_scheduled, s_retry, s_followups, s_resume, s_journal) == 0
 local due, dropped, paused = {}, '', false
 if not ordinary then
   due, dropped, paused = due_tasks(s_retry, s_scheduled, s_task, now), call('HGET', s_record, 'dropped') or '', call('EXISTS', s_paused) == 1
@@ -983,10 +983,9 @@ end
 if gone > 0 then call('LTRIM', s_pending, 0, -1 - gone) end -- ids without a task
 if back then return_untaken(s_active, s_followups, s_lease, s_pending, s_prefix, s_task, back) end
 
--- 7. Leftovers of earlier turns: the partial, the resume mark, and the notes that the agent got.
+-- 7. Leftovers of earlier turns: the journal, the resume mark, and the notes that the agent got.
 local rotated = run.rotated and run.rotated ~= ''
 if not ordinary then
-  call('DEL', s_partial)
   call('UNLINK', s_journal)
   if well then
     call('DEL', s_resume)

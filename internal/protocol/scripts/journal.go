@@ -16,7 +16,7 @@ var Journal = newMove[JournalArgs]("journal", journalLua, readJournal)
 
 // JournalKeys are the KEYS of Journal.
 func JournalKeys(k Keys) []string {
-	return []string{k.Sentinel(), k.Run(), k.Record(), k.Events(), k.Partial(), k.Journal()}
+	return []string{k.Sentinel(), k.Run(), k.Record(), k.Events(), k.Journal()}
 }
 
 // JournalArgs are the arguments of Journal.
@@ -29,7 +29,6 @@ type JournalArgs struct {
 	Number     string // of this call within the run, from 1
 	Origin     string // new: the message gets it if it has none yet
 	First      string // id of the turn's first task
-	Content    string // the partial, JSON, for workers of the version before; '': there is none
 	Batch      string // number of the events' batch within the turn, see emit
 	Events     int64  // how many of the texts are events, JSON. The rest are fields of the journal and their values, at most 500 and 4 MiB, or one
 	Texts      []string
@@ -37,7 +36,7 @@ type JournalArgs struct {
 
 // Words are the arguments as ARGV has them.
 func (a JournalArgs) Words() []any {
-	return words([]any{a.Task, a.Token, a.Fence, a.EventsCap, a.Short, a.LargeBytes, a.TTL, a.JournalTTL, a.Number, a.Origin, a.First, a.Content, a.Batch, a.Events}, a.Texts)
+	return words([]any{a.Task, a.Token, a.Fence, a.EventsCap, a.Short, a.LargeBytes, a.TTL, a.JournalTTL, a.Number, a.Origin, a.First, a.Batch, a.Events}, a.Texts)
 }
 
 // JournalResult is the result of Journal.

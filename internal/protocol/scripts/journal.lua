@@ -4,7 +4,7 @@
 -- interrupted. Only what is new is sent. The events of what it adds are written with it, so that
 -- followers have seen what the next run does not show again.
 --
--- KEYS sentinel run record events partial journal
+-- KEYS sentinel run record events journal
 -- ARGS
 --   s.task          prefix of the session's task hashes
 --   s.token
@@ -17,7 +17,6 @@
 --   number          of this call within the run, from 1
 --   origin          new: the message gets it if it has none yet
 --   first           id of the turn's first task
---   content         the partial, JSON, for workers of the version before; '': there is none
 --   batch           number of the events' batch within the turn, see emit
 --   events number   how many of the texts are events, JSON. The rest are fields of the journal and their
 --     values, at most 500 and 4 MiB, or one
@@ -28,7 +27,7 @@
 
 local call, pcall, try = redis.call, redis.pcall, pcall
 local KEYS, ARGV = KEYS, ARGV
-local s_sentinel, s_run, s_record, s_events, s_partial, s_journal, s_task, s_token, s_fence, s_events_cap, s_short, s_large_bytes = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5]), ARGV[6]
+local s_sentinel, s_run, s_record, s_events, s_journal, s_task, s_token, s_fence, s_events_cap, s_short, s_large_bytes = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5]), ARGV[6]
 local function fields_1(key)
   local v = call('HMGET', key, 'token', 'fence', 'seq')
   return {token = v[1], fence = v[2], seq = v[3]}
@@ -88,8 +87,8 @@ local function owned(s_fence, s_sentinel, s_token, run)
   return run.token == s_token and run.fence == s_fence and (redis.call('GET', s_sentinel) == s_token)
 end
 
-local ttl, journal_ttl, number, origin, first, content, batch, events = ARGV[7], ARGV[8], ARGV[9], ARGV[10], ARGV[11], ARGV[12], ARGV[13], tonumber(ARGV[14])
-local at = 15
+local ttl, journal_ttl, number, origin, first, batch, events = ARGV[7], ARGV[8], ARGV[9], ARGV[10], ARGV[11], ARGV[12], tonumber(ARGV[13])
+local at = 14
 local function list()
   local l, n = {}, tonumber(ARGV[at])
   for i = 1, n do l[i] = ARGV[at + i] end
@@ -115,7 +114,6 @@ if journal.fence ~= s_fence then
 end
 call('HSET', s_journal, 'call', s_fence .. ' ' .. number, unpack(texts, events + 1))
 call('PEXPIRE', s_journal, journal_ttl)
-if content ~= '' then call('SET', s_partial, content, 'PX', journal_ttl) end
 pcall('HSET', s_record, 'updated_at', string.format('%d', (now_ms())))
 if events > 0 then call('HSET', s_run, 'seq', s_fence .. ' ' .. batch) end
 for i = 1, events do append_event(s_events, s_events_cap, s_large_bytes, s_run, s_short, texts[i]) end

@@ -16,7 +16,7 @@ var Look = newMove[LookArgs]("look", lookLua, readLook)
 
 // LookKeys are the KEYS of Look.
 func LookKeys(k Keys) []string {
-	return []string{k.Sentinel(), k.Run(), k.Record(), k.Resume(), k.Pending(), k.Active(), k.Lease(), k.Paused(), k.Scheduled(), k.Retry(), k.Completed(), k.Archived(), k.Stopped()}
+	return []string{k.Sentinel(), k.Run(), k.Record(), k.Resume(), k.Journal(), k.Pending(), k.Active(), k.Lease(), k.Paused(), k.Scheduled(), k.Retry(), k.Completed(), k.Archived(), k.Stopped()}
 }
 
 // LookArgs are the arguments of Look.

@@ -3,7 +3,7 @@
 -- look: returns whether a session can be claimed. Writes nothing. It fails if a key that a claim
 -- reads has a wrong type: such a session would be woken again and again.
 --
--- KEYS sentinel run record resume pending active lease paused scheduled retry completed archived stopped
+-- KEYS sentinel run record resume journal pending active lease paused scheduled retry completed archived stopped
 -- ARGS
 --   s.task       prefix of the session's task hashes
 -- RETURNS
@@ -13,7 +13,7 @@
 
 local call, pcall, try = redis.call, redis.pcall, pcall
 local KEYS, ARGV = KEYS, ARGV
-local s_sentinel, s_run, s_record, s_resume, s_pending, s_active, s_lease, s_paused, s_scheduled, s_retry, s_completed, s_archived, s_stopped, s_task = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], ARGV[1]
+local s_sentinel, s_run, s_record, s_resume, s_journal, s_pending, s_active, s_lease, s_paused, s_scheduled, s_retry, s_completed, s_archived, s_stopped, s_task = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14], ARGV[1]
 local function fields_1(key)
   local v = call('HMGET', key, 'phase', 'fence', 'hold', 'stop', 'rollback', 'interrupt')
   return {phase = v[1], fence = v[2], hold = v[3], stop = v[4], rollback = v[5], interrupt = v[6]}
@@ -94,7 +94,7 @@ end
 
 -- ready(dead) is the result for a session that can be claimed.
 local function ready(dead)
-  for _, hash in ipairs{s_run, s_record, s_resume} do call('HLEN', hash) end
+  for _, hash in ipairs{s_run, s_record, s_resume, s_journal} do call('HLEN', hash) end
   for _, list in ipairs{s_pending, s_stopped} do call('LLEN', list) end
   for _, set in ipairs{s_scheduled, s_retry, s_completed, s_archived} do call('ZCARD', set) end
   return {now_ms(), 'ready', dead}

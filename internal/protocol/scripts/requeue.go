@@ -16,7 +16,7 @@ var Requeue = newMove[RequeueArgs]("requeue", requeueLua, readRequeue)
 
 // RequeueKeys are the KEYS of Requeue.
 func RequeueKeys(k Keys) []string {
-	return []string{k.Sentinel(), k.Run(), k.Followups(), k.Resume(), k.Events(), k.Partial(), k.Journal(), k.Pending(), k.Active(), k.Lease(), k.Scheduled(), k.Retry(), k.Processed(), k.ProcessedDay(), k.Outbox(), k.Deliveries()}
+	return []string{k.Sentinel(), k.Run(), k.Followups(), k.Resume(), k.Events(), k.Journal(), k.Pending(), k.Active(), k.Lease(), k.Scheduled(), k.Retry(), k.Processed(), k.ProcessedDay(), k.Outbox(), k.Deliveries()}
 }
 
 // RequeueArgs are the arguments of Requeue.
@@ -29,19 +29,17 @@ type RequeueArgs struct {
 	Why        string   // the error, if an attempt was spent
 	Event      string   // JSON
 	Start      string   // the turn's start, JSON, if the stream does not have it yet, or ''
-	Content    string   // the partial from which the next run is to resume, JSON; '': the stored one, unless it is of an attempt that failed
-	PartialTTL int64    // ms
+	JournalTTL int64    // ms
 	Left       string   // how many of the journal's entries stay; '': all
 	Reason     string   // why a running turn was interrupted, for the resume mark; '': it was not
 	StuckLimit int64    // interruptions in a row that suspend the session; a lost lease is none
-	Parks      bool     // every living worker knows parked turns
 	Waits      string   // the number of the open question for whose decision a parked turn waits, see ask; '': none
 	IDs        []string // of the tasks, oldest first
 }
 
 // Words are the arguments as ARGV has them.
 func (a RequeueArgs) Words() []any {
-	return words([]any{a.Task, a.Prefix, a.Token, a.Fence, a.EventsCap, a.Short, a.LargeBytes, a.Wait, a.Attempts, a.Why, a.Event, a.Start, a.Content, a.PartialTTL, a.Left, a.Reason, a.StuckLimit, Flag(a.Parks), a.Waits}, a.IDs)
+	return words([]any{a.Task, a.Prefix, a.Token, a.Fence, a.EventsCap, a.Short, a.LargeBytes, a.Wait, a.Attempts, a.Why, a.Event, a.Start, a.JournalTTL, a.Left, a.Reason, a.StuckLimit, a.Waits}, a.IDs)
 }
 
 // RequeueResult is the result of Requeue.

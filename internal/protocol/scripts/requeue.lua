@@ -3,7 +3,7 @@
 -- requeue: puts a turn back at the head of the queue and releases the session: for a retry after a
 -- while, or because its worker drains. A turn with steps is parked instead: it stays one turn.
 --
--- KEYS sentinel run followups resume events partial journal pending active lease scheduled retry processed processed_day
+-- KEYS sentinel run followups resume events journal pending active lease scheduled retry processed processed_day
 -- KEYS outbox deliveries
 -- ARGS
 --   s.task                 prefix of the session's task hashes
@@ -18,13 +18,10 @@
 --   why                    the error, if an attempt was spent
 --   event                  JSON
 --   start                  the turn's start, JSON, if the stream does not have it yet, or ''
---   content                the partial from which the next run is to resume, JSON; '': the stored one,
---     unless it is of an attempt that failed
---   partial_ttl int        ms
+--   journal_ttl int        ms
 --   left                   how many of the journal's entries stay; '': all
 --   reason                 why a running turn was interrupted, for the resume mark; '': it was not
 --   stuck_limit number     interruptions in a row that suspend the session; a lost lease is none
---   parks flag             every living worker knows parked turns
 --   waits                  the number of the open question for whose decision a parked turn waits, see ask; '': none
 --   ids list               of the tasks, oldest first
 -- RETURNS
@@ -35,7 +32,7 @@
 
 local call, pcall, try = redis.call, redis.pcall, pcall
 local KEYS, ARGV = KEYS, ARGV
-local s_sentinel, s_run, s_followups, s_resume, s_events, s_partial, s_journal, s_pending, s_active, s_lease, s_scheduled, s_retry, s_processed, s_processed_day, s_outbox, s_deliveries, s_task, s_prefix, s_token, s_fence, s_events_cap, s_short, s_large_bytes = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16], ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6]), ARGV[7]
+local s_sentinel, s_run, s_followups, s_resume, s_events, s_journal, s_pending, s_active, s_lease, s_scheduled, s_retry, s_processed, s_processed_day, s_outbox, s_deliveries, s_task, s_prefix, s_token, s_fence, s_events_cap, s_short, s_large_bytes = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15], ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6]), ARGV[7]
 local function fields_1(key)
   local v = call('HMGET', key, 'token', 'fence', 'phase', 'done', 'hold', 'rotated', 'last', 'stop', 'rollback', 'interrupt', 'question', 'answered')
   return {token = v[1], fence = v[2], phase = v[3], done = v[4], hold = v[5], rotated = v[6], last = v[7], stop = v[8], rollback = v[9], interrupt = v[10], question = v[11], answered = v[12]}
@@ -288,16 +285,15 @@ end
 
 -- forget_work(s) deletes what an interrupted turn has done, except its steps: the next turn has another
 -- transcript.
-local function forget_work(s_journal, s_partial)
-  call('DEL', s_partial)
+local function forget_work(s_journal)
   if call('HEXISTS', s_journal, 'closed') == 0 then call('DEL', s_journal) end -- senders may not unlink
 end
 
 -- leave_conversation(s) clears the mark and forgets what the turn has done: the next turn has another
 -- transcript.
-local function leave_conversation(s_journal, s_partial, s_resume)
+local function leave_conversation(s_journal, s_resume)
   call('HDEL', s_resume, 'pending', 'reason', 'marked_at')
-  forget_work(s_journal, s_partial)
+  forget_work(s_journal)
 end
 
 -- load_mark(s) returns the session's resume record.
@@ -398,8 +394,8 @@ local function with_error(msg, why, seconds)
   return without(msg, {[7] = true, [11] = true}) .. '\58' .. varint(#why) .. why .. '\88' .. varint(seconds)
 end
 
-local wait, attempts, why, event, start, content, partial_ttl, left, reason, stuck_limit, parks, waits = tonumber(ARGV[8]), ARGV[9], ARGV[10], ARGV[11], ARGV[12], ARGV[13], ARGV[14], ARGV[15], ARGV[16], tonumber(ARGV[17]), ARGV[18] == '1', ARGV[19]
-local at = 20
+local wait, attempts, why, event, start, journal_ttl, left, reason, stuck_limit, waits = tonumber(ARGV[8]), ARGV[9], ARGV[10], ARGV[11], ARGV[12], ARGV[13], ARGV[14], ARGV[15], tonumber(ARGV[16]), ARGV[17]
+local at = 18
 local function list()
   local l, n = {}, tonumber(ARGV[at])
   for i = 1, n do l[i] = ARGV[at + i] end
@@ -429,13 +425,8 @@ for i = #ids, 1, -1 do -- newest first, so that the oldest ends up as the head
   end
 end
 local rotated = run.rotated and run.rotated ~= '' -- the next run has another transcript
-local stored = false
-if failed and content == '' then
-  local begins = pcall('GETRANGE', s_partial, 0, 63) -- the beginning of Partial.Encode's
-  stored = type(begins) == 'string' and string.match(begins, '^{"v":%d+,"fence":(%d+),') == s_fence
-end
 local mark, journal = load_mark(s_resume), fields_2(s_journal)
-local park = parks and journal.closed and #back > 0 and belongs(s_task, journal, back[#back].id)
+local park = journal.closed and #back > 0 and belongs(s_task, journal, back[#back].id)
 local of, question = string.match(run.question or '', '^(%d+) (%d+) ')
 local asks = park and waits == question and of == s_fence
 if waits ~= '' and (not asks or string.match(run.answered or '', '^%d+ %d+ ') == of .. ' ' .. question .. ' ') then wait = 0 end
@@ -459,20 +450,13 @@ for _, b in ipairs(back) do
     end
   end
 end
-if rotated then
-  leave_conversation(s_journal, s_partial, s_resume)
-elseif content ~= '' then
-  call('HSET', s_run, 'special', '1')
-  call('SET', s_partial, content, 'PX', partial_ttl)
-elseif stored then
-  call('DEL', s_partial)
-end
+if rotated then leave_conversation(s_journal, s_resume) end
 if left == '0' and not journal.closed then
   call('UNLINK', s_journal)
 elseif left ~= '' and journal.origin then
   call('HSET', s_journal, 'n', left)
 end
-if park then call('PEXPIRE', s_journal, partial_ttl) end
+if park then call('PEXPIRE', s_journal, journal_ttl) end
 if interrupted then store_interruption(s_resume, s_run, mark) end
 if park or wait > 0 and #back > 0 then hold = string.format('%d', (now + wait)) .. ' ' .. back[#back].id end
 count_processed(s_processed, s_processed_day, tonumber(run.done) or 0)

@@ -5,7 +5,7 @@
 -- interrupted turn only its steps stay. The interruptions' number in a row stays: a waiting message may
 -- be the one that kills workers.
 --
--- KEYS sentinel run record resume partial journal audit
+-- KEYS sentinel run record resume journal audit
 -- ARGS
 --   s.by                who does it, '' if unknown: see audit
 --   fresh_sid           the new transcript id
@@ -19,7 +19,7 @@
 
 local call, pcall, try = redis.call, redis.pcall, pcall
 local KEYS, ARGV = KEYS, ARGV
-local s_sentinel, s_run, s_record, s_resume, s_partial, s_journal, s_audit, s_by = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], ARGV[1]
+local s_sentinel, s_run, s_record, s_resume, s_journal, s_audit, s_by = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], ARGV[1]
 local function fields_1(key)
   local v = call('HMGET', key, 'phase', 'fence', 'question', 'answered', 'hold', 'stop', 'rollback', 'interrupt')
   return {phase = v[1], fence = v[2], question = v[3], answered = v[4], hold = v[5], stop = v[6], rollback = v[7], interrupt = v[8]}
@@ -59,8 +59,7 @@ end
 
 -- forget_work(s) deletes what an interrupted turn has done, except its steps: the next turn has another
 -- transcript.
-local function forget_work(s_journal, s_partial)
-  call('DEL', s_partial)
+local function forget_work(s_journal)
   if call('HEXISTS', s_journal, 'closed') == 0 then call('DEL', s_journal) end -- senders may not unlink
 end
 
@@ -111,7 +110,7 @@ if agent ~= '' and agent ~= record_agent then
 end
 if busy == 0 then
   call('HDEL', s_resume, 'pending', 'reason', 'marked_at', 'suspended', 'carried')
-  forget_work(s_journal, s_partial)
+  forget_work(s_journal)
 end
 if ends then call('HSET', s_run, 'interrupt', run.fence) end
 audit(s_audit, s_by, 'new', agent, now)

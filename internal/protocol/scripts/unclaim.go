@@ -23,13 +23,12 @@ func UnclaimKeys(k Keys) []string {
 type UnclaimArgs struct {
 	Prefixes
 	Token string // of the claim
-	Parks bool   // every living worker knows parked turns
 	Gives bool   // the owner gives the turn back, and ends it itself if that was requested
 }
 
 // Words are the arguments as ARGV has them.
 func (a UnclaimArgs) Words() []any {
-	return []any{a.Task, a.Prefix, a.Token, Flag(a.Parks), Flag(a.Gives)}
+	return []any{a.Task, a.Prefix, a.Token, Flag(a.Gives)}
 }
 
 // UnclaimResult is the result of Unclaim.

@@ -9,7 +9,6 @@
 --   s.task       prefix of the session's task hashes
 --   s.prefix     of task ids
 --   s.token      of the claim
---   parks flag   every living worker knows parked turns
 --   gives flag   the owner gives the turn back, and ends it itself if that was requested
 -- RETURNS
 --   'released' at:int now:int     at: when it can be claimed again, ms; 0: never
@@ -109,7 +108,7 @@ local function requeue_message(s_active, s_followups, s_lease, s_pending, s_pref
   return true
 end
 
-local parks, gives = ARGV[4] == '1', ARGV[5] == '1'
+local gives = ARGV[4] == '1'
 
 local now = now_ms()
 local run = fields_1(s_run)
@@ -126,7 +125,7 @@ end
 call('LLEN', s_active)
 call('LLEN', s_pending)
 local carried = call('HGET', s_resume, 'interruptions')
-local journal = parks and #back > 0 and fields_2(s_journal) or {}
+local journal = #back > 0 and fields_2(s_journal) or {}
 local park = journal.closed and journal.fence == run.fence
 
 call('DEL', s_sentinel)

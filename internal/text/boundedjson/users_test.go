@@ -15,11 +15,9 @@ import (
 // Programs that decode foreign text take little more memory than the text.
 func TestDecodersAreBounded(t *testing.T) { //nolint:paralleltest // it counts what the process allocates
 	attachments := `{"v": 1, "text": "a", "attachments": [{}` + strings.Repeat(",{}", 600_000) + `]}`
-	entries := `{"v": 1, "messages": ["m"], "entries": [""` + strings.Repeat(`,""`, 600_000) + `]}`
 	for name, decode := range map[string]func(){
 		"a payload":  func() { _, _ = wire.Decode([]byte(attachments), session.Limits{}) },
 		"an entry":   func() { protocol.DecodeEntry(attachments) },
-		"a partial":  func() { protocol.DecodePartial(entries) },
 		"a setting":  func() { _ = strictjson.Decode([]byte(attachments), new(wire.Message)) },
 		"a body":     func() { _ = strictjson.DecodeNamed([]byte(attachments), new(wire.Message)) },
 		"two bodies": func() { _ = strictjson.DecodeNamed([]byte(attachments+attachments), new(wire.Message)) },

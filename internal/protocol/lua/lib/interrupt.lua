@@ -1,6 +1,6 @@
 -- How an unfinished turn ends: a claim finds its owner dead, a drain interrupts it, or an attempt
--- failed. Its messages go back to the head of the queue. The rules for its resume mark, its partial
--- and the count of interruptions are here.
+-- failed. Its messages go back to the head of the queue. The rules for its resume mark and
+-- the count of interruptions are here.
 
 -- load_mark(s) returns the session's resume record.
 local function load_mark(s)

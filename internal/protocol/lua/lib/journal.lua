@@ -1,5 +1,5 @@
 -- The journal of a turn that was interrupted: what its next run begins with. One with steps belongs to
--- its message, whatever transcript the next run has; one with entries alone is like a partial.
+-- its message, whatever transcript the next run has; one with entries alone goes with the transcript.
 
 -- belongs(s, journal, first) returns whether the journal, its fields, is of a turn with this first task.
 -- A task that is enqueued again under the same id has no origin.
@@ -43,7 +43,6 @@ end
 -- forget_work(s) deletes what an interrupted turn has done, except its steps: the next turn has another
 -- transcript.
 local function forget_work(s)
-  call('DEL', s.partial)
   if call('HEXISTS', s.journal, 'closed') == 0 then call('DEL', s.journal) end -- senders may not unlink
 end
 
