@@ -1,8 +1,6 @@
 package board_test
 
 import (
-	"context"
-	"fmt"
 	"net/http"
 	"net/url"
 	"os"
@@ -15,7 +13,6 @@ import (
 	"turnstile/internal/protocol/deliveries"
 	"turnstile/internal/protocol/wire"
 	"turnstile/pkg/admin"
-	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
@@ -329,47 +326,6 @@ func TestHostileTextsAreData(t *testing.T) {
 }
 
 // Undelivered outcomes are on the page, and forget needs a second confirmation.
-// An agent's Markdown is rendered without anything that runs, loads or follows, and the text is there as it was written.
-func TestMarkdown(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	texts := map[string][]string{
-		"**bold** and `code`\nnext":                                {"<strong>bold</strong> and <code>code</code><br", "**bold** and `code`\nnext"},
-		"| a | b |\n|---|---|\n| 1 | 2 |":                          {"<td>1</td>"},
-		"[site](https://a.example/x)":                              {`<a href="https://a.example/x" rel="nofollow noopener" target="_blank">site</a>`},
-		"see https://a.example/y now":                              {`<a href="https://a.example/y" rel="nofollow noopener" target="_blank">`},
-		"*x* <script>owned()</script> <img src=x onerror=owned()>": {"<em>x</em>"},
-		"[x](javascript:owned()) ![pixel](https://spy.example/1.png) [y](data:text/html,owned)": {"x"},
-		"`a` <a href=https://b.example onclick=owned()>z</a>":                                   {"<code>a</code>"},
-		"plain 5 < 6": {`<div class="text">plain 5 &lt; 6</div>`},
-	}
-	r.workerOf(agent.Func(func(_ context.Context, turn *agent.Turn) (agent.Result, error) {
-		turn.Emit(agent.Event{Type: session.EventText, Text: turn.Messages[0].Text})
-		return agent.Result{}, nil
-	}))
-	n := 0
-	for text, want := range texts {
-		n++
-		key := fmt.Sprint("web:", n)
-		r.say(key, text)
-		p := r.get("/board/s/" + key)
-		_, reply, _ := strings.Cut(p.text, `<article class="entry assistant"`)
-		shown, _, _ := strings.Cut(reply, `<details class="raw">`)
-		for _, part := range want {
-			if !strings.Contains(reply, part) {
-				t.Errorf("%q: lacks %q: %s", text, part, reply)
-			}
-		}
-		if _, html, ok := strings.Cut(shown, `<div class="rendered">`); ok {
-			for _, bad := range []string{"<script", "<img", "onerror", "onclick", "javascript:", "data:", "spy.example"} {
-				if strings.Contains(html, bad) && !strings.Contains(html, "&lt;") {
-					t.Errorf("%q: has %q: %s", text, bad, html)
-				}
-			}
-		}
-	}
-}
-
 func TestDeliveries(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -11,6 +11,7 @@ import (
 // entry is an entry of the transcript.
 type entry struct {
 	session.Entry
+	Said words         // Text
 	Ends bool          // it is the last one of its turn on the page
 	Took time.Duration // from the turn's claim to this entry; 0: unknown
 }

@@ -22,6 +22,7 @@ type live struct {
 type liveItem struct {
 	Kind session.EventType // text, thought, notice, turn_started or "tool"
 	Text string
+	Said []words // Text
 	Tool *session.ToolUse
 	Ends bool          // the tool is done
 	Does string        // what a tool does that is not done: it runs, or waits for a decision or its next run

@@ -38,3 +38,21 @@ func TestLiveTurnThatGoesOn(t *testing.T) {
 	}
 	expect.List(t, "items", got, `charge 1s "a" true`, `mail 2s "" true`, "b on w2", `ship 0s "" false`)
 }
+
+// What is being written is rendered up to the last whole paragraph.
+func TestParagraphs(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"":                          "",
+		"half a **wo":               "",
+		"one\n\ntwo":                "one\n\n",
+		"one\r\n \r\ntwo\n":         "one\r\n \r\n",
+		"one\n\n```go\na\n\nb\n":    "one\n\n",
+		"```\na\n\n~~~\n```\n\ntwo": "```\na\n\n~~~\n```\n\n",
+		"~~~\n\n```\n\nb":           "",
+	} {
+		whole, rest := paragraphs(text)
+		expect.Equal(t, "of "+text, whole, want)
+		expect.Equal(t, "all of it", whole+rest, text)
+	}
+}

@@ -36,7 +36,7 @@ var pages = func() map[string]*template.Template {
 
 var functions = template.FuncMap{
 	"text": shownText, "line": shownLine, "json": shownJSON, "empty": emptyJSON, "file": fileLink,
-	"rendered": rendered, "who": gateway.Who, "ago": ago, "stamp": stamp, "clock": clock, "tokens": tokens, "usage": usage, "brief": brief, "millis": func(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }, "lasted": lasted, "span": func(d session.Millis) time.Duration { return time.Duration(d) },
+	"who": gateway.Who, "ago": ago, "stamp": stamp, "clock": clock, "tokens": tokens, "usage": usage, "brief": brief, "millis": func(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }, "lasted": lasted, "span": func(d session.Millis) time.Duration { return time.Duration(d) },
 }
 
 // textMost is how many bytes of one text a page shows. See docs/http.md for the whole text.

@@ -42,6 +42,8 @@ type sessionPage struct {
 	Older   string // the link to older entries, "" if there are none
 	Newest  string // the link to the newest entries, "" if these are the newest
 	Live    live
+	Asked   []asked // TurnMessages
+	Asks    words   // the question's text
 	Line    []admin.QueuedMessage
 	Letters []admin.DeadLetter
 
@@ -59,6 +61,12 @@ type sessionPage struct {
 	Done    string           // the result of the last button
 	Draft   string           // the text that was not sent
 	NextID  string           // of the message in the form: sent twice, it is one message
+}
+
+// asked is a message of the running turn.
+type asked struct {
+	gateway.TurnMessage
+	Said words // Text
 }
 
 // buttons says which buttons the page has, and whether they have an effect now. A button that the
@@ -145,6 +153,7 @@ func (b *Board) read(v *visit, p *sessionPage) error {
 			return err
 		}
 	}
+	p.render()
 	p.Used = used(p.Entries, p.Events)
 	if !v.token.May(gateway.Operate) {
 		p.hideDetails()

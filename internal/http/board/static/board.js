@@ -61,7 +61,7 @@ function exchange(from, parts) {
 
 if (session) {
   let recent = []; // pieces of the reply since the last reading of the page began
-  let reading = false, again = false, timer = 0;
+  let reading = false, again = false, timer = 0, slow = 0;
 
   const append = (e) => {
     if (e.turn !== session.dataset.turn || !later(e.id, session.dataset.after)) return;
@@ -101,6 +101,11 @@ if (session) {
     if (again) { again = false; soon(); }
   };
   const soon = () => { if (!timer) timer = setTimeout(read, 150); };
+  // The server renders the paragraphs that are whole.
+  const render = () => {
+    slow = 0;
+    if (/\n\s*\n/.test(document.getElementById("reply")?.lastElementChild?.textContent)) soon();
+  };
 
   if (session.dataset.stream) {
     let source, place = session.dataset.after;
@@ -113,6 +118,7 @@ if (session) {
         if (e.type === "text" || e.type === "thought") {
           recent.push(e);
           if (e.turn === session.dataset.turn) append(e); else soon();
+          slow ||= setTimeout(render, 2000);
         } else if (e.type !== "usage" && e.type !== "raw") {
           soon();
         }
