@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os/user"
 	"strings"
 	"testing"
 	"time"
@@ -26,7 +27,9 @@ func TestAudit(t *testing.T) {
 	expect.Equal(t, "entries", len(list), 2)
 	take(t, list[0], "at")
 	expect.Equal(t, "the first", list[0]["by"].(string)+" "+list[0]["did"].(string)+" "+list[0]["what"].(string), "web/alice cancel m")
-	expect.Equal(t, "the second's author", list[1]["by"].(string), userName())
+	me, err := user.Current()
+	expect.OK(t, err)
+	expect.Equal(t, "the second's author", list[1]["by"].(string), me.Username)
 	table := call(t, environ, "audit", "s").want(t, exitOK).out
 	for _, part := range []string{"AT ", "web/alice", "cancel", "rerun"} {
 		if !strings.Contains(table, part) {

@@ -5,7 +5,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"turnstile"
 
@@ -264,23 +263,6 @@ func TestDeadUsage(t *testing.T) {
 		r := call(t, nil, append(strings.Fields(args), "--redis", "redis://127.0.0.1:1/0")...).want(t, exitOther)
 		if strings.Count(r.err, "\n") != 1 || !strings.Contains(r.err, "refuses the connection") {
 			t.Errorf("%s: %+v", args, r)
-		}
-	}
-}
-
-func TestAge(t *testing.T) {
-	t.Parallel()
-	for want, seconds := range map[string]int{"0s": 0, "59s": 59, "1m": 60, "59m": 3599, "1h": 3600, "47h": 48*3600 - 1, "2d": 48 * 3600} {
-		if got := age(time.Duration(seconds) * time.Second); got != want {
-			t.Errorf("%d s: %s, want %s", seconds, got, want)
-		}
-	}
-	for text, want := range map[string]string{
-		strings.Repeat("ä", 59): strings.Repeat("ä", 59), strings.Repeat("ä", 60): strings.Repeat("ä", 59) + "…",
-		"a\tb": "a b", "a\n\n": "a", "a\n\nb": "a …", "": "",
-	} {
-		if got := firstLine(text); got != want {
-			t.Errorf("%q: %q, want %q", text, got, want)
 		}
 	}
 }

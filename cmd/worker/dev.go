@@ -36,18 +36,18 @@ type devMode struct {
 }
 
 // startDev starts the Redis. It writes the URL and the dashboard's token into the settings.
-func (p *program) startDev(ctx context.Context, flags map[string]string, s *config.Worker) (*devMode, error) {
+func (p program) startDev(ctx context.Context, flags map[string]string, s *config.Worker) (*devMode, error) {
 	d := &devMode{
-		style: terminal.StyleFor(terminal.IsTerminal(p.raw.stdout), p.environ),
-		any:   p.given(flags, "TURNSTILE_HTTP_ADDR") == "",
+		style: terminal.StyleFor(terminal.IsTerminal(p.Raw.Stdout), p.Environ),
+		any:   p.Given(flags, "TURNSTILE_HTTP_ADDR") == "",
 		token: service.MakeToken(s),
 		drain: s.DrainTimeout,
 		gone:  make(chan struct{}),
 		end:   func() {},
 	}
-	d.screen = terminal.NewScreen(p.raw.stdout, d.style)
-	if terminal.IsTerminal(p.raw.stdout) && terminal.Listens(p.stdin) {
-		d.in = p.stdin
+	d.screen = terminal.NewScreen(p.Raw.Stdout, d.style)
+	if terminal.IsTerminal(p.Raw.Stdout) && terminal.Listens(p.Stdin) {
+		d.in = p.Stdin
 	}
 	if s.RedisURLSet {
 		return d, nil

@@ -42,3 +42,8 @@ func (d *devMode) api(s config.Worker, log *slog.Logger) func(redis.UniversalCli
 		return g
 	}
 }
+
+// clientConfig has the limits of this program's senders: the console and the gateway.
+func clientConfig(s config.Worker) turnstile.ClientConfig {
+	return turnstile.ClientConfig{Limits: s.Limits(), RememberIDs: s.IdempotencyTTL}
+}

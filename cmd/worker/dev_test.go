@@ -102,7 +102,7 @@ func TestDevDashboardWrites(t *testing.T) {
 		"not if told otherwise": {[]string{"TURNSTILE_DASHBOARD_WRITE=false"}, false},
 		"another's, told so":    {[]string{"REDIS_URL=redis://db", "TURNSTILE_DASHBOARD_WRITE=true"}, true},
 	} {
-		s, err := (&program{environ: c.environ}).settings(nil, true)
+		s, err := newProgram(c.environ, nil).settings(nil, true)
 		if err != nil || s.DashboardWrite != c.write {
 			t.Errorf("%s: %v, %v", name, s.DashboardWrite, err)
 		}

@@ -17,7 +17,6 @@ import (
 
 	"turnstile/internal/protocol/deliveries"
 	"turnstile/internal/protocol/rediskey"
-	"turnstile/internal/text/printable"
 	"turnstile/pkg/session"
 	"turnstile/test/expect"
 	"turnstile/test/hostile"
@@ -98,7 +97,7 @@ func TestNoCommandPrintsWhatSteers(t *testing.T) {
 	sickAddr := sick.Listener.Addr().String()
 
 	words := hostile.Words
-	root := (&program{}).command()
+	root := newProgram(nil, nil).Command()
 	root.InitDefaultHelpCmd()
 	uncalled := commands(root)
 	for _, c := range []struct {
@@ -203,29 +202,5 @@ func TestAHostileNameHidesNoDeadLetters(t *testing.T) {
 	call(t, environ, "dead", "drop", "--all").want(t, exitOK)
 	if r := call(t, environ, "dead").want(t, exitOK); r.out != "No dead letters.\n" {
 		t.Errorf("%q", r.out)
-	}
-}
-
-// Text for one line stays on it, and in its cell.
-func TestNoNameBreaksALine(t *testing.T) {
-	t.Parallel()
-	var out, stderr strings.Builder
-	p := &program{stdout: printable.NewWriter(&out), stderr: printable.NewWriter(&stderr)}
-	table := p.table()
-	table.row("NAME", "STATE")
-	table.row("a\nroot\tdone\u2028forged\tx", "idle")
-	if err := table.end(); err != nil {
-		t.Fatal(err)
-	}
-	if err := p.say("Session %s is forgotten.", "a\u2029\nWorker b"); err != nil {
-		t.Fatal(err)
-	}
-	p.complain("no session a\nworker: all is well")
-	lines := strings.Split(out.String(), "\n")
-	if len(lines) != 4 || strings.Join(strings.Fields(lines[1]), " ") != "a root done forged x idle" || lines[2] != "Session a  Worker b is forgotten." {
-		t.Errorf("%q", lines)
-	}
-	if stderr.String() != "worker: no session a worker: all is well\n" {
-		t.Errorf("%q", stderr.String())
 	}
 }

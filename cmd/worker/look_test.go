@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"turnstile"
-	"turnstile/internal/http/gateway"
 	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
 	"turnstile/pkg/worker"
@@ -265,32 +264,6 @@ func TestShowContinuity(t *testing.T) {
 		if !strings.Contains(text, want) {
 			t.Errorf("show lacks %q:\n%s", want, text)
 		}
-	}
-}
-
-func TestResumeInWords(t *testing.T) {
-	t.Parallel()
-	at := time.Date(2026, 11, 21, 5, 0, 0, 0, time.Local)
-	before, after := at.Add(-time.Second), at.Add(time.Second)
-	marked := gateway.Resume{Pending: true, Reason: "crash", MarkedAt: &at}
-	for want, c := range map[string]struct {
-		gateway.Resume
-		turn *time.Time
-	}{
-		"-": {},
-		"the next turn resumes (crash), interrupted 2 times in a row": {gateway.Resume{Pending: true, Reason: "crash", Interruptions: 2}, nil},
-		"this turn resumes (crash), interrupted 2 times in a row":     {gateway.Resume{Pending: true, Reason: "crash", Interruptions: 2}, &at},
-		"the next turn resumes (crash at 2026-11-21 05:00:00)":        {marked, nil},
-		"this turn resumes (crash at 2026-11-21 05:00:00)":            {marked, &after},
-		"suspended: the next message begins a new transcript":         {gateway.Resume{Suspended: true}, nil},
-	} {
-		if got := resumeText(c.Resume, c.turn); got != want {
-			t.Errorf("%q, want %q", got, want)
-		}
-	}
-	// A drain marks the running turn, and the next one resumes it.
-	if got := resumeText(marked, &before); got != "the next turn resumes (crash at 2026-11-21 05:00:00)" {
-		t.Errorf("a turn that is marked: %q", got)
 	}
 }
 

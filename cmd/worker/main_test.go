@@ -15,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"turnstile"
+	"turnstile/internal/program/operator"
 	"turnstile/internal/redis/redisconn"
 	"turnstile/pkg/agent/exec"
 	"turnstile/pkg/session"
@@ -32,6 +33,12 @@ func TestMain(m *testing.M) {
 	expect.AtOnce(4)
 	goleak.VerifyTestMain(m, redistest.Dialing())
 }
+
+// The exit codes.
+const (
+	exitOK, exitOther, exitUsage              = operator.ExitOK, operator.ExitOther, operator.ExitUsage
+	exitRefused, exitRestart, exitInterrupted = operator.ExitRefused, operator.ExitRestart, operator.ExitInterrupted
+)
 
 // waits bounds how long anything may take.
 const waits = expect.Patience

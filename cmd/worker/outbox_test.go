@@ -181,6 +181,7 @@ func TestDestinations(t *testing.T) {
 	} {
 		expect.OK(t, deliveries.SetDestination(limited(t), rdb, name, s))
 	}
+	clock := func(at time.Time) string { return at.Local().Format("2006-01-02 15:04:05") }
 	got := rows(call(t, environ, "outbox").want(t, exitOK).out)
 	for name, want := range map[string]string{
 		"bot": "paused until it is enabled paused by an operator", "gone": "disabled since " + clock(at.Add(-2*time.Hour)) + " 410 Gone",

@@ -125,7 +125,7 @@ func TestDevHeedsRedisURLFile(t *testing.T) {
 	if err := os.WriteFile(path, []byte("redis://db"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s, err := (&program{environ: []string{"REDIS_URL_FILE=" + path}}).settings(nil, true)
+	s, err := newProgram([]string{"REDIS_URL_FILE=" + path}, nil).settings(nil, true)
 	if err != nil || s.DashboardWrite || !s.RedisURLSet || s.RedisURL != "redis://db" {
 		t.Errorf("%+v, %v", s, err)
 	}

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"net"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,6 +10,7 @@ import (
 
 	"turnstile/internal/program/config"
 	"turnstile/internal/program/httpd"
+	"turnstile/internal/program/operator"
 	"turnstile/internal/redis/devredis"
 	"turnstile/internal/text/printable"
 )
@@ -54,7 +54,7 @@ func (d *devMode) welcome(s config.Worker, server *httpd.Server) string {
 			notes = append(notes, d.style.Faint("Both ask for the password in that address, since the agent's programs reach them too."))
 		}
 		row("board", "http://"+server.Addr()+"/board/")
-		row("dashboard", asynqmonURL(server, d.token), notes...)
+		row("dashboard", operator.AsynqmonURL(server, d.token), notes...)
 	}
 
 	// enqueue finds a Redis on the usual port by itself. A second --dev starts its Redis on another
@@ -127,13 +127,4 @@ func same(a, b string) bool {
 	}
 	y, err := os.Stat(b)
 	return err == nil && os.SameFile(x, y)
-}
-
-// asynqmonURL is the address of asynqmon for a browser. A token in it logs the user in.
-func asynqmonURL(server *httpd.Server, token string) string {
-	u := url.URL{Scheme: "http", Host: server.Addr(), Path: "/asynqmon"}
-	if token != "" {
-		u.User = url.UserPassword("turnstile", token)
-	}
-	return u.String()
 }

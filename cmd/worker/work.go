@@ -17,7 +17,7 @@ import (
 
 // work runs a worker until ctx ends. It stops its parts in the reverse order of their start: first
 // the worker, then HTTP, and last Redis.
-func (p *program) work(ctx context.Context, flags map[string]string, dev bool) (err error) {
+func (p program) work(ctx context.Context, flags map[string]string, dev bool) (err error) {
 	s, err := p.settings(flags, dev)
 	if err = errors.Join(err, checkNamed(s)); err != nil {
 		return err
@@ -69,7 +69,7 @@ func (p *program) work(ctx context.Context, flags map[string]string, dev bool) (
 }
 
 // check returns why a worker would not start with the files as they are now.
-func (p *program) check(flags map[string]string) error {
+func (p program) check(flags map[string]string) error {
 	s, err := p.settings(flags, false)
 	return errors.Join(err, checkNamed(s))
 }
@@ -101,14 +101,14 @@ func drainWhenRequested(end service.Ending, w *worker.Worker, d *devMode, screen
 }
 
 // screen is the terminal that the log is written to, or nil, and the output behind it.
-func (p *program) screen(d *devMode) (*terminal.Screen, *daemon.Output) {
+func (p program) screen(d *devMode) (*terminal.Screen, *daemon.Output) {
 	switch {
-	case !terminal.IsTerminal(p.errOut):
-		return nil, p.errOut
-	case d != nil && terminal.IsTerminal(p.out):
-		return d.screen, p.out // it knows the other output there
+	case !terminal.IsTerminal(p.ErrOut):
+		return nil, p.ErrOut
+	case d != nil && terminal.IsTerminal(p.Out):
+		return d.screen, p.Out // it knows the other output there
 	}
-	return terminal.NewScreen(p.errOut, terminal.StyleFor(true, p.environ)), p.errOut
+	return terminal.NewScreen(p.ErrOut, terminal.StyleFor(true, p.Environ)), p.ErrOut
 }
 
 func logTo(screen *terminal.Screen, out *daemon.Output) io.Writer {

@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net/url"
 
+	"turnstile/internal/program/operator"
 	"turnstile/internal/program/service"
 	"turnstile/internal/redis/devredis"
 	"turnstile/internal/text/printable"
@@ -33,10 +33,6 @@ func welcome(out io.Writer, c service.Config, s *service.Service) {
 		fmt.Fprintf(w, "%s --dev: nothing is kept when it ends. In another terminal:\n\n  REDIS_URL=%s enqueue -s demo --wait hello\n\n", programName(), c.Settings.RedisURL)
 	}
 	if s.HTTP != nil {
-		u := url.URL{Scheme: "http", Host: s.HTTP.Addr(), Path: "/asynqmon"}
-		if c.Settings.HTTPToken != "" {
-			u.User = url.UserPassword("turnstile", c.Settings.HTTPToken)
-		}
-		fmt.Fprintf(w, "asynqmon: %s\n\n", u.String())
+		fmt.Fprintf(w, "asynqmon: %s\n\n", operator.AsynqmonURL(s.HTTP, c.Settings.HTTPToken))
 	}
 }

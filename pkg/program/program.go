@@ -20,6 +20,7 @@ import (
 	"turnstile/internal/process/guardian"
 	"turnstile/internal/program/config"
 	"turnstile/internal/program/daemon"
+	"turnstile/internal/program/operator"
 	"turnstile/internal/program/service"
 	"turnstile/internal/text/printable"
 	"turnstile/pkg/agent"
@@ -48,8 +49,10 @@ func Init() {
 //   - settings from the environment (docs/settings.md) or as flags of the program: REDIS_URL,
 //     TURNSTILE_CONCURRENCY, TURNSTILE_DRAIN_TIMEOUT and the others, but not TURNSTILE_AGENT;
 //     TURNSTILE_ISOLATION is refused
-//   - --help, --version, and --dev, which starts a Redis. Any other argument is an error. A program with
-//     arguments of its own removes them from os.Args first
+//   - --help, --version, and --dev, which starts a Redis
+//   - the operators' commands of worker, such as ps, show, dead and forget, but not agents: then Run
+//     returns at their end. Any other argument is an error. A program with arguments of its own
+//     removes them from os.Args first
 //   - /healthz, /readyz, /metrics and asynqmon, if TURNSTILE_HTTP_ADDR is set
 //   - deliveries to webhooks, if TURNSTILE_DELIVER is set
 //   - a log on stderr
@@ -64,10 +67,15 @@ func Init() {
 // the process with Exit: after a third signal turns may still run, and other workers run them again
 // when their leases have expired.
 func Run(ctx context.Context, a agent.Agent) error {
-	args, err := parse(os.Args[1:], os.Stdout, printable.NewWriter(os.Stderr))
-	if err != nil || args.told {
-		return err
+	p := &operator.Program{Name: programName(), Help: fmt.Sprintf(helpText, programName()), Settings: config.ProgramSettings(), Environ: os.Environ(), Stdin: os.Stdin}
+	p.Work = func(ctx context.Context, flags map[string]string, dev bool) error {
+		return work(ctx, a, arguments{flags, dev}, p.ErrOut)
 	}
+	return p.Run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+}
+
+// work runs the worker. Its log goes to out.
+func work(ctx context.Context, a agent.Agent, args arguments, out *daemon.Output) error {
 	settings, err := config.LoadWorker(os.Environ(), args.options())
 	if err == nil && settings.Isolation != config.Isolation(agent.IsolationNone) {
 		err = fmt.Errorf("%w TURNSTILE_ISOLATION is for the program worker: this program gives its agents their isolation itself; leave it out", config.ErrInvalid)
@@ -75,8 +83,6 @@ func Run(ctx context.Context, a agent.Agent) error {
 	if err != nil {
 		return err
 	}
-	out := daemon.NewOutput(os.Stderr)
-	defer daemon.Flush(daemon.LastWords, out)
 	log := daemon.NewLogger(out, settings.LogLevel, settings.LogFormat)
 	settings.Agent = config.AgentKind("go:" + programName()) // so that two programs differ, see package agreement
 	hup := service.Restart
@@ -135,16 +141,6 @@ func Exit(err error) {
 	os.Exit(ExitCode(err))
 }
 
-// ExitCode returns the exit code for an error of Run: 0 for nil, 2 for a wrong setting, 75 after a
-// SIGHUP, when the supervisor should start the program again, and 1 for any other error.
-func ExitCode(err error) int {
-	switch {
-	case err == nil:
-		return 0
-	case errors.Is(err, service.ErrRestart):
-		return 75
-	case errors.Is(err, config.ErrInvalid):
-		return 2
-	}
-	return 1
-}
+// ExitCode returns the exit code for an error of Run: 0 for nil, 2 for a wrong setting or argument, 75 after a
+// SIGHUP, when the supervisor should start the program again, and 1 for any other error. A command's may be another one.
+func ExitCode(err error) int { return operator.ExitCode(err) }

@@ -20,14 +20,14 @@ var redisTimes = []string{"Accepted", "Ended", "StartedAt", "At", "NextAt", "Las
 
 // ownTimes are functions that may use both clocks, with the reason.
 var ownTimes = map[string]string{
-	"cmd/worker/ls.go lastActive":              "shows an age to a person",
-	"cmd/worker/outbox.go outboxList":          "shows an age to a person",
-	"pkg/worker/jobs.go feed":                  "all workers have jobs at the same times of the day; a wrong clock makes a job come twice",
-	"internal/http/gateway/cookie.go Login":    "a cookie lives for days",
-	"internal/http/gateway/cookie.go ofCookie": "a cookie lives for days",
-	"internal/protocol/claimed.go begin":       "keeps the same moment by both clocks",
-	"internal/outbox/visit.go run":             "keeps the same moment by both clocks",
-	"internal/protocol/finish.go finishFast":   "keeps the same moment by both clocks",
+	"internal/program/operator/ls.go lastActive":     "shows an age to a person",
+	"internal/program/operator/outbox.go outboxList": "shows an age to a person",
+	"pkg/worker/jobs.go feed":                        "all workers have jobs at the same times of the day; a wrong clock makes a job come twice",
+	"internal/http/gateway/cookie.go Login":          "a cookie lives for days",
+	"internal/http/gateway/cookie.go ofCookie":       "a cookie lives for days",
+	"internal/protocol/claimed.go begin":             "keeps the same moment by both clocks",
+	"internal/outbox/visit.go run":                   "keeps the same moment by both clocks",
+	"internal/protocol/finish.go finishFast":         "keeps the same moment by both clocks",
 }
 
 // The clocks of two machines are not compared: stored times are compared with Redis' TIME.

@@ -1,4 +1,4 @@
-package main
+package operator
 
 import (
 	"cmp"
@@ -40,11 +40,11 @@ func chosen(ctx context.Context, client *admin.Client, of noun, sessions []strin
 const brokenHint = " (docs/runbook.md#a-session-is-broken)"
 
 // passOver complains about an error that concerns one session of several, and reports whether it is one.
-func (p *program) passOver(err error) bool {
+func (p *Program) passOver(err error) bool {
 	if !errors.Is(err, session.ErrBroken) {
 		return false
 	}
-	p.complain(fmt.Sprintf("left out: %v%s", err, brokenHint))
+	p.Complain(fmt.Sprintf("left out: %v%s", err, brokenHint))
 	return true
 }
 
@@ -58,7 +58,7 @@ type change struct {
 }
 
 // changeCommand is a command that changes the things of one session, or of all.
-func (p *program) changeCommand(name, usage string, ch change) *cobra.Command {
+func (p *Program) changeCommand(name, usage string, ch change) *cobra.Command {
 	var asJSON, all bool
 	c := &cobra.Command{
 		Use: name + " " + usage, Short: ch.short, Long: ch.long,
@@ -87,7 +87,7 @@ func (p *program) changeCommand(name, usage string, ch change) *cobra.Command {
 }
 
 // changeOne changes the things of a session.
-func (p *program) changeOne(ctx context.Context, flags map[string]string, ch change, key string, ids []string, asJSON bool) error {
+func (p *Program) changeOne(ctx context.Context, flags map[string]string, ch change, key string, ids []string, asJSON bool) error {
 	if err := session.ValidateKey(key); err != nil {
 		return err
 	}
@@ -132,7 +132,7 @@ func (p *program) changeOne(ctx context.Context, flags map[string]string, ch cha
 
 // changeAll changes the things of all sessions. If it fails, it has printed the changes made
 // before.
-func (p *program) changeAll(ctx context.Context, flags map[string]string, ch change, asJSON bool) error {
+func (p *Program) changeAll(ctx context.Context, flags map[string]string, ch change, asJSON bool) error {
 	total, sessions := 0, 0
 	var left error // of the last session that was left out
 	err := p.withAdmin(ctx, flags, func(client *admin.Client, _ redis.UniversalClient) error {

@@ -1,4 +1,4 @@
-package main
+package operator
 
 import (
 	"context"
@@ -65,16 +65,16 @@ func (l listedDestination) text(now time.Time) string {
 	return l.State
 }
 
-func (p *program) outboxPauseCommand() *cobra.Command {
+func (p *Program) outboxPauseCommand() *cobra.Command {
 	return p.destinationCommand("pause", "Send nothing to a destination until it is enabled", true)
 }
 
-func (p *program) outboxEnableCommand() *cobra.Command {
+func (p *Program) outboxEnableCommand() *cobra.Command {
 	return p.destinationCommand("enable", "Send to a paused or disabled destination again", false)
 }
 
 // destinationCommand is a command that pauses or enables a destination.
-func (p *program) destinationCommand(name, short string, pauses bool) *cobra.Command {
+func (p *Program) destinationCommand(name, short string, pauses bool) *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use: name + " DESTINATION", Short: short, Long: outboxHelp,
@@ -94,7 +94,7 @@ func (p *program) destinationCommand(name, short string, pauses bool) *cobra.Com
 }
 
 // setDestination pauses or enables a destination, for all deliverers.
-func (p *program) setDestination(ctx context.Context, flags map[string]string, name string, pauses, asJSON bool) error {
+func (p *Program) setDestination(ctx context.Context, flags map[string]string, name string, pauses, asJSON bool) error {
 	if err := wire.ValidateDestination(name); err != nil {
 		return err
 	}
@@ -118,7 +118,7 @@ func (p *program) setDestination(ctx context.Context, flags map[string]string, n
 	case asJSON:
 		return p.printJSON(listedState(admin.Destination{Name: name}))
 	case pauses:
-		return p.say("Destination %s is paused. Its deliveries wait until: worker outbox enable %[1]s", name)
+		return p.say("Destination %s is paused. Its deliveries wait until: %s outbox enable %[1]s", name, p.Name)
 	case !wasOff:
 		return p.say("Destination %s was neither paused nor disabled.", name)
 	}

@@ -1,4 +1,4 @@
-package main
+package operator
 
 import (
 	"context"
@@ -23,7 +23,7 @@ With --json it prints one object a line, and errors as plain text on stderr:
   {"at","by","did","what"}
 where at is a time (RFC 3339).`
 
-func (p *program) auditCommand() *cobra.Command {
+func (p *Program) auditCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use: "audit SESSION", Short: "List who has decided or changed something in a session", Long: auditHelp, Args: oneSession,
@@ -42,7 +42,7 @@ type audited struct {
 	What string    `json:"what"`
 }
 
-func (p *program) audit(ctx context.Context, flags map[string]string, key string, asJSON bool) error {
+func (p *Program) audit(ctx context.Context, flags map[string]string, key string, asJSON bool) error {
 	var list []admin.AuditEntry
 	err := p.withAdmin(ctx, flags, func(client *admin.Client, _ redis.UniversalClient) (err error) {
 		list, err = client.Session(key).Audit(ctx)

@@ -1,9 +1,10 @@
-package main
+package operator
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"strings"
 	"time"
 
@@ -20,13 +21,13 @@ const (
 )
 
 // dashboard serves HTTP, without a worker, until ctx ends.
-func (p *program) dashboard(ctx context.Context, flags map[string]string) error {
+func (p *Program) dashboard(ctx context.Context, flags map[string]string) error {
 	s, err := p.served(flags, map[string]string{"TURNSTILE_HTTP_ADDR": dashboardAddr})
 	if err != nil {
 		return err
 	}
 	token := service.MakeToken(&s)
-	log := daemon.NewLogger(p.errOut, s.LogLevel, s.LogFormat)
+	log := daemon.NewLogger(p.ErrOut, s.LogLevel, s.LogFormat)
 	daemon.LimitMemory(log)
 	end, release := service.WatchSignals(ctx, service.Shutdown, nil)
 	defer release()
@@ -36,8 +37,8 @@ func (p *program) dashboard(ctx context.Context, flags map[string]string) error 
 	}
 	defer rdb.Close()
 	m := metrics.New(admin.NewClient(rdb))
-	m.Log(p.errOut.LeftOut)
-	c := service.HTTPConfig(s, rdb, log, p.errOut)
+	m.Log(p.ErrOut.LeftOut)
+	c := service.HTTPConfig(s, rdb, log, p.ErrOut)
 	c.Metrics = m.Handler()
 	server, err := daemon.StartHTTP(end.Requested, c, false)
 	if err != nil {
@@ -45,7 +46,7 @@ func (p *program) dashboard(ctx context.Context, flags map[string]string) error 
 	}
 	defer service.StopHTTP(end.Cut, server, nil, log)
 	if token != "" {
-		err = errors.Join(p.say("asynqmon: %s", asynqmonURL(server, token)),
+		err = errors.Join(p.say("asynqmon: %s", AsynqmonURL(server, token)),
 			p.say("No TURNSTILE_HTTP_TOKEN is set, so this address has a password for this run."))
 		if err != nil {
 			return fmt.Errorf("print the address of asynqmon: %w", err)
@@ -57,7 +58,7 @@ func (p *program) dashboard(ctx context.Context, flags map[string]string) error 
 
 // health asks the server on TURNSTILE_HTTP_ADDR. If that is not set, it asks every server on a port
 // that --dev may use, because --dev takes the next port if one is taken.
-func (p *program) health(ctx context.Context, flags map[string]string) error {
+func (p *Program) health(ctx context.Context, flags map[string]string) error {
 	s, err := p.served(flags, nil)
 	if err != nil {
 		return err
@@ -72,4 +73,13 @@ func (p *program) health(ctx context.Context, flags map[string]string) error {
 		return err
 	}
 	return p.say("healthy: %s", strings.Join(found, ", "))
+}
+
+// AsynqmonURL is the address of asynqmon for a browser. A token in it logs the user in.
+func AsynqmonURL(server *httpd.Server, token string) string {
+	u := url.URL{Scheme: "http", Host: server.Addr(), Path: "/asynqmon"}
+	if token != "" {
+		u.User = url.UserPassword("turnstile", token)
+	}
+	return u.String()
 }

@@ -1,4 +1,4 @@
-package main
+package operator
 
 import (
 	"context"
@@ -24,7 +24,7 @@ var errInterrupted = errors.New("interrupted: the session is no longer followed,
 
 // followTurn prints the events of the running turn, or of the next one if none runs yet, until its
 // message ends.
-func (p *program) followTurn(ctx context.Context, rdb redis.UniversalClient, s shown, asJSON bool) error {
+func (p *Program) followTurn(ctx context.Context, rdb redis.UniversalClient, s shown, asJSON bool) error {
 	ctx, stop := signal.NotifyContext(ctx, daemon.Heeded(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)...)
 	defer stop()
 	context.AfterFunc(ctx, stop)                               // a second Ctrl-C ends the process at once
@@ -34,7 +34,7 @@ func (p *program) followTurn(ctx context.Context, rdb redis.UniversalClient, s s
 		return err
 	}
 	if id == "" {
-		p.complain(fmt.Sprintf("session %s is not followed: nothing runs, nothing waits for a slot", s.Session))
+		p.Complain(fmt.Sprintf("session %s is not followed: nothing runs, nothing waits for a slot", s.Session))
 		return nil
 	}
 	end, err := p.tell(ctx, turnstile.NewClient(rdb), s.Session, id, asJSON)
@@ -47,7 +47,7 @@ func (p *program) followTurn(ctx context.Context, rdb redis.UniversalClient, s s
 		return fmt.Errorf("follow message %s: %w", id, err)
 	}
 	how := terminal.Ending(end)
-	p.complain(fmt.Sprintf("the turn ended: message %s %s", id, how))
+	p.Complain(fmt.Sprintf("the turn ended: message %s %s", id, how))
 	return nil
 }
 
@@ -66,7 +66,7 @@ func (s shown) followed(ctx context.Context, client *admin.Client) (id string, e
 }
 
 // tell prints the events of a message's turns, earlier ones included, until the message ends.
-func (p *program) tell(ctx context.Context, client *turnstile.Client, key, id string, asJSON bool) (session.Outcome, error) {
+func (p *Program) tell(ctx context.Context, client *turnstile.Client, key, id string, asJSON bool) (session.Outcome, error) {
 	if asJSON {
 		end, err := receipt.Follow(ctx, client.Session(key), id, "", func(e session.Event) error {
 			if e.Type == session.EventTurnEnded {
@@ -87,7 +87,7 @@ func (p *program) tell(ctx context.Context, client *turnstile.Client, key, id st
 	if _, err := fmt.Fprintf(p.stdout, "\nfollowing message %s\n", printable.Line(id)); err != nil {
 		return session.Outcome{}, err
 	}
-	screen := terminal.NewSplitScreen(p.raw.stdout, p.raw.stderr, p.environ)
+	screen := terminal.NewSplitScreen(p.Raw.Stdout, p.Raw.Stderr, p.Environ)
 	call := "enqueue -s " + terminal.Quoted(key)
 	t := terminal.Teller{Story: terminal.Story{Message: printable.Line(id), Allow: call + " /approve", Deny: call + " /deny"}, Screen: screen}
 	end, err := receipt.Follow(ctx, client.Session(key), id, "", receipt.Shown(t.See))

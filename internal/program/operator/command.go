@@ -1,4 +1,4 @@
-package main
+package operator
 
 import (
 	"errors"
@@ -13,12 +13,13 @@ import (
 	"turnstile/internal/version"
 )
 
-func (p *program) command() *cobra.Command {
+// Command is the program with its commands.
+func (p *Program) Command() *cobra.Command {
 	var dev bool
 	root := &cobra.Command{
-		Use:                   "worker [--dev] [settings as flags]",
+		Use:                   p.Name + " [--dev] [settings as flags]",
 		Short:                 "Run an agent for the messages of sessions",
-		Long:                  helpText,
+		Long:                  p.Help,
 		Version:               version.String(),
 		Args:                  noWord,
 		SilenceErrors:         true,
@@ -26,10 +27,10 @@ func (p *program) command() *cobra.Command {
 		DisableFlagsInUseLine: true,
 		CompletionOptions:     cobra.CompletionOptions{DisableDefaultCmd: true},
 		PersistentPreRunE:     p.begin,
-		RunE:                  func(c *cobra.Command, _ []string) error { return p.work(c.Context(), flagged(c), dev) },
+		RunE:                  func(c *cobra.Command, _ []string) error { return p.Work(c.Context(), flagged(c), dev) },
 	}
 	root.Flags().BoolVar(&dev, "dev", false, "try things out: needs nothing else, keeps nothing")
-	for _, name := range addSettings(root) {
+	for _, name := range config.AddFlags(root.Flags(), p.Settings) {
 		_ = root.Flags().MarkHidden(name) // they exist, but the help lists them as settings
 	}
 	help := root.HelpFunc()
@@ -37,16 +38,19 @@ func (p *program) command() *cobra.Command {
 		help(c, args)
 		if c == root {
 			fmt.Fprint(c.OutOrStdout(), "\n"+settingsHeading)
-			_ = config.WriteHelp(c.OutOrStdout(), config.WorkerSettings())
+			_ = config.WriteHelp(c.OutOrStdout(), p.Settings)
 		}
 	})
 	root.SetHelpCommand(helpCommand(root))
-	root.AddCommand(p.psCommand(), p.agentsCommand(), p.lsCommand(), p.showCommand(), p.auditCommand(), p.deadCommand(), p.outboxCommand(), p.exportCommand(), p.forgetCommand(), p.dashboardCommand(), p.healthCommand())
+	root.AddCommand(p.psCommand(), p.lsCommand(), p.showCommand(), p.auditCommand(), p.deadCommand(), p.outboxCommand(), p.exportCommand(), p.forgetCommand(), p.dashboardCommand(), p.healthCommand())
+	if p.CheckAgents != nil {
+		root.AddCommand(p.agentsCommand())
+	}
 	return root
 }
 
 // begin runs before every command.
-func (p *program) begin(c *cobra.Command, _ []string) error {
+func (p *Program) begin(c *cobra.Command, _ []string) error {
 	if f := c.Flags().Lookup("redis"); f != nil && f.Changed && f.Value.String() == "" {
 		return errors.New("--redis is empty: give it a URL, or leave it out for REDIS_URL")
 	}
@@ -54,7 +58,7 @@ func (p *program) begin(c *cobra.Command, _ []string) error {
 	given := flagged(c)
 	for _, name := range slices.Sorted(maps.Keys(given)) {
 		if warning := config.SecretFlag(config.FlagName(name), name, given[name]); warning != "" {
-			p.complain(warning)
+			p.Complain(warning)
 		}
 	}
 	return nil
@@ -98,7 +102,7 @@ func helpCommand(root *cobra.Command) *cobra.Command {
 	}
 }
 
-func (p *program) psCommand() *cobra.Command {
+func (p *Program) psCommand() *cobra.Command {
 	var asJSON, workers bool
 	c := &cobra.Command{
 		Use: "ps", Short: "List the sessions with running turns or waiting messages, or the workers", Long: psHelp, Args: cobra.NoArgs,
@@ -115,7 +119,7 @@ func (p *program) psCommand() *cobra.Command {
 	return c
 }
 
-func (p *program) showCommand() *cobra.Command {
+func (p *Program) showCommand() *cobra.Command {
 	var asJSON, follow bool
 	c := &cobra.Command{
 		Use: "show SESSION", Short: "Show one session with its transcript and its running turn", Long: showHelp, Args: oneSession,
@@ -136,7 +140,7 @@ func oneSession(c *cobra.Command, args []string) error {
 	return nil
 }
 
-func (p *program) dashboardCommand() *cobra.Command {
+func (p *Program) dashboardCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "dashboard", Short: "Serve asynqmon and nothing else", Long: dashboardHelp, Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return p.dashboard(c.Context(), flagged(c)) },
@@ -145,7 +149,7 @@ func (p *program) dashboardCommand() *cobra.Command {
 	return c
 }
 
-func (p *program) healthCommand() *cobra.Command {
+func (p *Program) healthCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "health", Short: "Check the health of a worker or dashboard", Long: healthHelp, Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return p.health(c.Context(), flagged(c)) },
@@ -154,10 +158,9 @@ func (p *program) healthCommand() *cobra.Command {
 	return c
 }
 
-// addSettings gives a command a flag for each of the named settings, or for all. It returns the
-// flags' names.
-func addSettings(c *cobra.Command, names ...string) (flags []string) {
-	return config.AddFlags(c.Flags(), config.WorkerSettings(), names...)
+// addSettings gives a command a flag for each of the named settings.
+func addSettings(c *cobra.Command, names ...string) {
+	config.AddFlags(c.Flags(), config.WorkerSettings(), names...)
 }
 
 // flagged are the settings that were given as flags.

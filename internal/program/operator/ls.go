@@ -1,4 +1,4 @@
-package main
+package operator
 
 import (
 	"cmp"
@@ -30,7 +30,7 @@ With --json there is one object a line, and errors are plain text on stderr:
    "failing"?:[{"destination","count","since"}],"undelivered"?}
 where since, until and active_at are times (RFC 3339) or null.`
 
-func (p *program) lsCommand() *cobra.Command {
+func (p *Program) lsCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use: "ls [PATTERN]", Short: "List all sessions, or those whose key matches", Long: lsHelp, Args: cobra.MaximumNArgs(1),
@@ -57,7 +57,7 @@ func (p *program) lsCommand() *cobra.Command {
 const tablePage = 500
 
 // ls lists the sessions with keys that match pattern; "" matches all.
-func (p *program) ls(ctx context.Context, flags map[string]string, pattern string, asJSON bool) error {
+func (p *Program) ls(ctx context.Context, flags map[string]string, pattern string, asJSON bool) error {
 	t := p.table()
 	n := 0
 	asked, idle := false, false // whether a worker runs is read once, if messages wait

@@ -1,4 +1,4 @@
-package main
+package operator
 
 import (
 	"cmp"
@@ -11,17 +11,17 @@ import (
 )
 
 // say writes one line for a person and makes its names and texts printable.
-func (p *program) say(format string, args ...any) error {
+func (p *Program) say(format string, args ...any) error {
 	_, err := fmt.Fprintln(p.stdout, printable.Line(fmt.Sprintf(format, args...)))
 	return err
 }
 
 // complain writes one line to stderr.
-func (p *program) complain(line string) { fmt.Fprintln(p.stderr, "worker: "+printable.Line(line)) }
+func (p *Program) Complain(line string) { fmt.Fprintln(p.stderr, p.Name+": "+printable.Line(line)) }
 
 // printJSON writes a value as one line of JSON, without escapes for HTML.
-func (p *program) printJSON(v any) error {
-	enc := json.NewEncoder(printable.NewJSONWriter(p.raw.stdout))
+func (p *Program) printJSON(v any) error {
+	enc := json.NewEncoder(printable.NewJSONWriter(p.Raw.Stdout))
 	enc.SetEscapeHTML(false)
 	return enc.Encode(v)
 }
@@ -32,7 +32,7 @@ type table struct {
 	err error
 }
 
-func (p *program) table() *table { return &table{w: tabwriter.NewWriter(p.stdout, 0, 0, 2, ' ', 0)} }
+func (p *Program) table() *table { return &table{w: tabwriter.NewWriter(p.stdout, 0, 0, 2, ' ', 0)} }
 
 // row adds a row. Line breaks in cells become spaces.
 func (t *table) row(cells ...any) {

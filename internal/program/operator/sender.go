@@ -1,4 +1,4 @@
-package main
+package operator
 
 import (
 	"context"
@@ -51,7 +51,7 @@ after Ctrl-C (exit code 130). Each line has a session and its status: erased, sh
   {"session","shared","status":"erased|shared|running|undelivered|broken","workspace"?,
    "workspaces"?,"agent_state"?,"broken"?}`
 
-func (p *program) exportCommand() *cobra.Command {
+func (p *Program) exportCommand() *cobra.Command {
 	var sender string
 	c := &cobra.Command{
 		Use: "export --sender SENDER", Short: "Print everything of one sender as JSON", Long: exportHelp,
@@ -79,7 +79,7 @@ type senderLine struct {
 }
 
 // eachOf visits the sessions of a sender, with the roots of the sessions' directories. An unknown sender is an error.
-func (p *program) eachOf(ctx context.Context, flags map[string]string, sender string, visit func(s *admin.SenderSession, line senderLine, roots []string) error) error {
+func (p *Program) eachOf(ctx context.Context, flags map[string]string, sender string, visit func(s *admin.SenderSession, line senderLine, roots []string) error) error {
 	roots, err := p.workspaces(flags)
 	if err != nil {
 		return err
@@ -106,10 +106,10 @@ func (p *program) eachOf(ctx context.Context, flags map[string]string, sender st
 	return err
 }
 
-func (p *program) export(ctx context.Context, flags map[string]string, sender string) error {
+func (p *Program) export(ctx context.Context, flags map[string]string, sender string) error {
 	return p.eachOf(ctx, flags, sender, func(s *admin.SenderSession, line senderLine, _ []string) error {
 		if line.Broken != "" { // it may be somebody else's: the person must not read its key
-			p.complain("left out: " + line.Broken + brokenHint)
+			p.Complain("left out: " + line.Broken + brokenHint)
 			return nil
 		}
 		err := p.printJSON(line)
@@ -132,7 +132,7 @@ var (
 )
 
 // forgetSender erases the sessions of a sender that nobody else has written in.
-func (p *program) forgetSender(ctx context.Context, flags map[string]string, sender string, asJSON, undelivered bool) error {
+func (p *Program) forgetSender(ctx context.Context, flags map[string]string, sender string, asJSON, undelivered bool) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	var options []admin.EraseOption

@@ -1,4 +1,4 @@
-package main
+package operator
 
 import (
 	"cmp"
@@ -29,7 +29,7 @@ const agentsCheckHelp = `check reads TURNSTILE_AGENTS_FILE as a worker does at i
 programs, files and directories that it names are there. Each mistake is a line on
 stderr, and the exit code is 2. It warns if several agents share a key.`
 
-func (p *program) agentsCommand() *cobra.Command {
+func (p *Program) agentsCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use: "agents", Short: "List the agents by name, or check their file", Long: agentsHelp, Args: noWord,
@@ -47,7 +47,7 @@ func (p *program) agentsCommand() *cobra.Command {
 }
 
 // checkAgents checks the file as a worker does that starts.
-func (p *program) checkAgents(flags map[string]string) error {
+func (p *Program) checkAgents(flags map[string]string) error {
 	s, err := p.served(flags, nil)
 	if err != nil {
 		return err
@@ -56,15 +56,15 @@ func (p *program) checkAgents(flags map[string]string) error {
 		return fmt.Errorf("%w TURNSTILE_AGENTS_FILE is not set: name the file to check", config.ErrInvalid)
 	}
 	s.Agent = "" // the environment's agent is not in the file
-	if err := checkNamed(s); err != nil {
+	if err := p.CheckAgents(s); err != nil {
 		return err
 	}
 	names := make([]string, len(s.Agents))
 	for i, n := range s.Agents {
 		names[i] = n.Name
 	}
-	for _, line := range sharedKeys(s, p.environ) {
-		p.complain(line)
+	for _, line := range sharedKeys(s, p.Environ) {
+		p.Complain(line)
 	}
 	return p.say("%s is right. Its agents: %s", s.AgentsFile, strings.Join(names, ", "))
 }
@@ -104,7 +104,7 @@ type agentRow struct {
 	Workers  int      `json:"workers"`
 }
 
-func (p *program) agents(ctx context.Context, flags map[string]string, asJSON bool) error {
+func (p *Program) agents(ctx context.Context, flags map[string]string, asJSON bool) error {
 	named, err := p.agentsInFile(flags)
 	if err != nil {
 		return err
@@ -142,10 +142,10 @@ func (p *program) agents(ctx context.Context, flags map[string]string, asJSON bo
 		list = append(list, row)
 	}
 	if refused != "" {
-		p.complain(refused)
+		p.Complain(refused)
 	}
 	if len(differ) > 0 {
-		p.complain("workers have different default agents, so it is chance which one runs a turn: give each worker the same one, or each agent a name (TURNSTILE_AGENTS_FILE)")
+		p.Complain("workers have different default agents, so it is chance which one runs a turn: give each worker the same one, or each agent a name (TURNSTILE_AGENTS_FILE)")
 	}
 	switch {
 	case asJSON:

@@ -1,4 +1,4 @@
-package main
+package operator
 
 import (
 	"context"
@@ -36,7 +36,7 @@ With --json it prints one object, with the number of deleted things, and the dir
 workspaces has all of them if there are several. Errors are plain text on stderr:
   {"session","entries","pending","scheduled","archived","workspace"?,"workspaces"?}`
 
-func (p *program) forgetCommand() *cobra.Command {
+func (p *Program) forgetCommand() *cobra.Command {
 	var asJSON, undelivered bool
 	var sender string
 	c := &cobra.Command{
@@ -76,7 +76,7 @@ type forgotten struct {
 }
 
 // forget deletes a session.
-func (p *program) forget(ctx context.Context, flags map[string]string, key string, asJSON, undelivered bool) error {
+func (p *Program) forget(ctx context.Context, flags map[string]string, key string, asJSON, undelivered bool) error {
 	if err := session.ValidateKey(key); err != nil {
 		return err
 	}

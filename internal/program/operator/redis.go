@@ -1,4 +1,4 @@
-package main
+package operator
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 const responseTimeout = 5 * time.Second
 
 // withAdmin calls f with a client of the sessions, for commands that only read.
-func (p *program) withAdmin(ctx context.Context, flags map[string]string, f func(*admin.Client, redis.UniversalClient) error) error {
+func (p *Program) withAdmin(ctx context.Context, flags map[string]string, f func(*admin.Client, redis.UniversalClient) error) error {
 	return p.withRedis(ctx, flags, func(rdb redis.UniversalClient) error { return f(admin.NewClient(rdb), rdb) })
 }
 
@@ -32,12 +32,12 @@ func hasNoWorker(ctx context.Context, rdb redis.UniversalClient) (idle bool, ref
 }
 
 // withRedis calls f with a connection to a Redis that responds.
-func (p *program) withRedis(ctx context.Context, flags map[string]string, f func(redis.UniversalClient) error) error {
-	s, err := config.LoadSender(p.environ, config.Options{Overrides: flags})
+func (p *Program) withRedis(ctx context.Context, flags map[string]string, f func(redis.UniversalClient) error) error {
+	s, err := config.LoadSender(p.Environ, config.Options{Overrides: flags})
 	if err != nil {
 		return err
 	}
-	daemon.NewLogger(p.raw.stderr, s.LogLevel, s.LogFormat)
+	daemon.NewLogger(p.Raw.Stderr, s.LogLevel, s.LogFormat)
 	rdb, err := redisconn.Open(s.RedisURL)
 	if err != nil {
 		return err
@@ -52,9 +52,4 @@ func (p *program) withRedis(ctx context.Context, flags map[string]string, f func
 		return daemon.RedisError{Err: err}
 	}
 	return nil
-}
-
-// clientConfig has the limits of this program's senders: the console and the operators' commands.
-func clientConfig(s config.Worker) turnstile.ClientConfig {
-	return turnstile.ClientConfig{Limits: s.Limits(), RememberIDs: s.IdempotencyTTL}
 }

@@ -1,4 +1,4 @@
-package main
+package operator
 
 import (
 	"cmp"
@@ -31,7 +31,7 @@ type liveWorker struct {
 }
 
 // workers lists the live workers and gateways.
-func (p *program) workers(ctx context.Context, flags map[string]string, asJSON bool) error {
+func (p *Program) workers(ctx context.Context, flags map[string]string, asJSON bool) error {
 	list, refused := []liveWorker{}, ""
 	err := p.withAdmin(ctx, flags, func(client *admin.Client, rdb redis.UniversalClient) error {
 		infos, err := client.Workers(ctx)
@@ -64,7 +64,7 @@ func (p *program) workers(ctx context.Context, flags map[string]string, asJSON b
 		return err
 	})
 	if refused != "" {
-		p.complain(refused)
+		p.Complain(refused)
 	}
 	switch {
 	case err != nil:

@@ -1,4 +1,4 @@
-package main
+package operator
 
 import (
 	"cmp"
@@ -63,7 +63,7 @@ func (s shown) print(w io.Writer) error {
 		row("reply to", "%s", s.ReplyTo)
 	}
 	if o := s.Outbox; o != (gateway.Outbox{}) {
-		row("outbox", "%s owed, %s to be made, %d given up: worker outbox %s", count(o.Owed, "outcome", "outcomes"), count(o.Waiting, "delivery", "deliveries"), o.GivenUp, s.Session)
+		row("outbox", "%s owed, %s to be made, %d given up: %s outbox %s", count(o.Owed, "outcome", "outcomes"), count(o.Waiting, "delivery", "deliveries"), o.GivenUp, s.program, s.Session)
 	}
 	for _, f := range s.Failing {
 		row("delivery", "%s does not take %s since %s%s", f.Destination, count(f.Count, "outcome", "outcomes"), clock(f.Since), strings.TrimSuffix(": "+f.Error, ": "))
@@ -105,7 +105,7 @@ func (s shown) printDead(b *strings.Builder) {
 		fmt.Fprintf(b, "  %s, %s ago, %s%s\n", printable.Line(d.ID), age(d.Age), printable.Line(string(d.Status)), why)
 	}
 	if more := s.Archived - len(s.Dead); more > 0 {
-		fmt.Fprintf(b, "  and %d more: worker dead %s\n", more, printable.Line(s.Session))
+		fmt.Fprintf(b, "  and %d more: %s dead %s\n", more, s.program, printable.Line(s.Session))
 	}
 }
 

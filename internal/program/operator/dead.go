@@ -1,4 +1,4 @@
-package main
+package operator
 
 import (
 	"context"
@@ -32,7 +32,7 @@ one object a line, and errors are plain text on stderr:
   {"session","id","status","error","text","from"?,"at","age_ms"}   list; from: its sender
   {"session","rerun"}  {"session","dropped"}               how many, of each session`
 
-func (p *program) deadCommand() *cobra.Command {
+func (p *Program) deadCommand() *cobra.Command {
 	c := p.deadListCommand("dead")
 	c.Use, c.Short, c.Long = "dead [list|rerun|drop] [SESSION]", "List, rerun or delete dead letters", deadHelp
 	list := p.deadListCommand("list")
@@ -41,7 +41,7 @@ func (p *program) deadCommand() *cobra.Command {
 	return c
 }
 
-func (p *program) deadListCommand(name string) *cobra.Command {
+func (p *Program) deadListCommand(name string) *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use: name + " [SESSION]", Short: "List the dead letters of a session, or of all", Long: deadHelp,
@@ -63,7 +63,7 @@ var deadLetters = noun{
 	state: admin.StateDeadLetters,
 }
 
-func (p *program) deadRerunCommand() *cobra.Command {
+func (p *Program) deadRerunCommand() *cobra.Command {
 	return p.changeCommand("rerun", "SESSION [ID...] | --all", change{
 		noun: deadLetters, short: "Requeue dead letters that failed or were stopped", long: deadHelp, ids: true,
 		field: "rerun", done: "requeued", of: "dead letters that failed or were stopped",
@@ -73,7 +73,7 @@ func (p *program) deadRerunCommand() *cobra.Command {
 	})
 }
 
-func (p *program) deadDropCommand() *cobra.Command {
+func (p *Program) deadDropCommand() *cobra.Command {
 	return p.changeCommand("drop", "SESSION [ID...] | --all", change{
 		noun: deadLetters, short: "Delete dead letters", long: deadHelp, ids: true,
 		field: "dropped", done: "deleted", of: "dead letters",
@@ -96,7 +96,7 @@ type listedDead struct {
 }
 
 // deadList lists the dead letters of a session, or of all.
-func (p *program) deadList(ctx context.Context, flags map[string]string, sessions []string, asJSON bool) error {
+func (p *Program) deadList(ctx context.Context, flags map[string]string, sessions []string, asJSON bool) error {
 	if len(sessions) > 0 {
 		if err := session.ValidateKey(sessions[0]); err != nil {
 			return err

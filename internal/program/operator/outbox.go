@@ -1,4 +1,4 @@
-package main
+package operator
 
 import (
 	"cmp"
@@ -53,7 +53,7 @@ var outgoing = noun{
 	state: admin.StateUndelivered,
 }
 
-func (p *program) outboxCommand() *cobra.Command {
+func (p *Program) outboxCommand() *cobra.Command {
 	c := p.outboxListCommand("outbox")
 	c.Use, c.Short = "outbox [list|redrive|drop|pause|enable] [SESSION|DESTINATION]", "List, redrive or delete deliveries, and pause destinations"
 	list := p.outboxListCommand("list")
@@ -62,7 +62,7 @@ func (p *program) outboxCommand() *cobra.Command {
 	return c
 }
 
-func (p *program) outboxListCommand(name string) *cobra.Command {
+func (p *Program) outboxListCommand(name string) *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use: name + " [SESSION]", Short: "List the deliveries of a session, or of all", Long: outboxHelp,
@@ -81,7 +81,7 @@ func (p *program) outboxListCommand(name string) *cobra.Command {
 	return c
 }
 
-func (p *program) outboxRedriveCommand() *cobra.Command {
+func (p *Program) outboxRedriveCommand() *cobra.Command {
 	var to string
 	return ofDestination(&to, p.changeCommand("redrive", "SESSION | --all", change{
 		noun: outgoing, short: "Requeue deliveries that were given up", long: outboxHelp,
@@ -92,7 +92,7 @@ func (p *program) outboxRedriveCommand() *cobra.Command {
 	}))
 }
 
-func (p *program) outboxDropCommand() *cobra.Command {
+func (p *Program) outboxDropCommand() *cobra.Command {
 	var to string
 	return ofDestination(&to, p.changeCommand("drop", "SESSION | --all", change{
 		noun: outgoing, short: "Delete deliveries that were given up", long: outboxHelp,
@@ -168,7 +168,7 @@ func (l listedDelivery) text(now time.Time) string {
 
 // outboxList lists the destinations without deliveries (paused or disabled), and the deliveries of
 // a session, or of all.
-func (p *program) outboxList(ctx context.Context, flags map[string]string, sessions []string, asJSON bool) error {
+func (p *Program) outboxList(ctx context.Context, flags map[string]string, sessions []string, asJSON bool) error {
 	if len(sessions) > 0 {
 		if err := session.ValidateKey(sessions[0]); err != nil {
 			return err
@@ -231,7 +231,7 @@ func (p *program) outboxList(ctx context.Context, flags map[string]string, sessi
 }
 
 // listDestinations lists the destinations that are paused or disabled, by name.
-func (p *program) listDestinations(off []admin.Destination, asJSON bool) error {
+func (p *Program) listDestinations(off []admin.Destination, asJSON bool) error {
 	if len(off) == 0 {
 		return nil
 	}

@@ -1,4 +1,4 @@
-package main
+package operator
 
 import (
 	"errors"
@@ -12,9 +12,9 @@ import (
 
 // workspaces are the directories that have those of sessions: that of TURNSTILE_WORKSPACE_DIR, and those of the
 // agents in TURNSTILE_AGENTS_FILE.
-func (p *program) workspaces(flags map[string]string) ([]string, error) {
+func (p *Program) workspaces(flags map[string]string) ([]string, error) {
 	named, err := p.agentsInFile(flags)
-	roots := []string{p.given(flags, "TURNSTILE_WORKSPACE_DIR")}
+	roots := []string{p.Given(flags, "TURNSTILE_WORKSPACE_DIR")}
 	for _, n := range named {
 		roots = append(roots, n.WorkspaceDir)
 	}

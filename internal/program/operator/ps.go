@@ -1,4 +1,4 @@
-package main
+package operator
 
 import (
 	"cmp"
@@ -38,7 +38,7 @@ type listed struct {
 }
 
 // ps lists the running turns and the waiting messages.
-func (p *program) ps(ctx context.Context, flags map[string]string, asJSON bool) error {
+func (p *Program) ps(ctx context.Context, flags map[string]string, asJSON bool) error {
 	list := []listed{}
 	idle, refused := false, "" // no worker is running; why that is unknown
 	var unable []string
@@ -84,12 +84,12 @@ func (p *program) ps(ctx context.Context, flags map[string]string, asJSON bool) 
 	}
 	switch {
 	case idle:
-		p.complain(noWorker)
+		p.Complain(noWorker)
 	case refused != "":
-		p.complain(refused)
+		p.Complain(refused)
 	}
 	for _, line := range unable {
-		p.complain(line)
+		p.Complain(line)
 	}
 	return err
 }
@@ -104,7 +104,7 @@ func listedOf(s admin.SessionInfo) listed {
 	}
 }
 
-func (p *program) printListed(list []listed, idle bool) error {
+func (p *Program) printListed(list []listed, idle bool) error {
 	if len(list) == 0 {
 		return p.say("Nothing runs, nothing waits.")
 	}

@@ -1,4 +1,4 @@
-package main
+package operator
 
 import (
 	"context"
@@ -18,11 +18,12 @@ type shown struct {
 	gateway.SessionView
 	Transcript []session.Entry `json:"transcript"`
 
-	idle bool // no worker is running
+	idle    bool   // no worker is running
+	program string // whose commands are named
 }
 
 // show prints one session, and with follow the further events of its turn.
-func (p *program) show(ctx context.Context, flags map[string]string, key string, asJSON, follow bool) error {
+func (p *Program) show(ctx context.Context, flags map[string]string, key string, asJSON, follow bool) error {
 	if err := session.ValidateKey(key); err != nil {
 		return err
 	}
@@ -41,6 +42,7 @@ func (p *program) show(ctx context.Context, flags map[string]string, key string,
 			if s.State == admin.StateWaiting {
 				s.idle, _ = hasNoWorker(ctx, rdb)
 			}
+			s.program = p.Name
 			err = s.print(p.stdout)
 		}
 		if err != nil || !follow {
