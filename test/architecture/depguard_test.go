@@ -63,7 +63,7 @@ var everyBroken = []broken{
 		files:   []string{"pkg/worker/x.go", "internal/process/command/x.go", "pkg/lockguard/x.go", "pkg/agent/x.go"},
 		imports: []string{path.Clean(ownPath), "turnstile/pkg/admin"},
 		free: []string{
-			"internal/http/board/x.go", "internal/http/gateway/x.go", "internal/program/metrics/x.go", "internal/chat/receipt/x.go", "internal/program/service/x.go", "internal/chat/terminal/x.go", "pkg/admin/x.go", "pkg/worker/x_test.go", "cmd/worker/x.go",
+			"internal/http/board/x.go", "internal/http/gateway/x.go", "internal/program/metrics/x.go", "internal/chat/receipt/x.go", "internal/program/service/x.go", "internal/program/operator/x.go", "internal/chat/terminal/x.go", "pkg/admin/x.go", "pkg/worker/x_test.go", "cmd/worker/x.go",
 		},
 	},
 	{

@@ -16,7 +16,7 @@ func (p *Program) say(format string, args ...any) error {
 	return err
 }
 
-// complain writes one line to stderr.
+// Complain writes one line to stderr.
 func (p *Program) Complain(line string) { fmt.Fprintln(p.stderr, p.Name+": "+printable.Line(line)) }
 
 // printJSON writes a value as one line of JSON, without escapes for HTML.

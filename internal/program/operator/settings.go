@@ -21,7 +21,7 @@ func (p *Program) agentsInFile(flags map[string]string) ([]config.NamedAgent, er
 	return config.LoadAgents(path)
 }
 
-// given is the value that the user set for a variable.
+// Given is the value that the user set for a variable.
 func (p *Program) Given(flags map[string]string, name string) string {
 	vars := map[string]string{}
 	for _, entry := range p.Environ {
