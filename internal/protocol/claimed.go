@@ -30,22 +30,23 @@ type Claim struct {
 
 	claimedBy time.Time // by then the sentinel has expired, if the claim's reply was lost
 
-	mu        sync.Mutex // guards the following: renewals read it while Finish takes the next turn
-	keys      scripts.Keys
-	fastKeys  []string // KEYS of finish's fast path in this transcript; nil until it is taken
-	turn      ClaimedTurn
-	part      []part // the turn's messages, in the order in which they were taken
-	startSent bool   // Emit has appended the turn's start
-	steer     bool   // a message waits to be steered in
-	seq       int
-	journaled int           // calls that have written the turn's journal
-	keeps     int           // items of the turn's output that stand if it is interrupted now
-	questions int           // how many the turn has asked
-	patience  time.Duration // how long each waits for its decision; 0: as long as the turn
-	clock     clock
-	ending    bool // a move that may release the sentinel is under way
-	renewed   bool // asynq has a lease of the turn's task, which finish's fast path does not remove
-	uncounted int  // messages that this claim ended and asynq's statistics do not include yet
+	mu         sync.Mutex // guards the following: renewals read it while Finish takes the next turn
+	keys       scripts.Keys
+	fastKeys   []string // KEYS of finish's fast path in this transcript; nil until it is taken
+	turn       ClaimedTurn
+	part       []part // the turn's messages, in the order in which they were taken
+	startSent  bool   // Emit has appended the turn's start
+	steer      bool   // a message waits to be steered in
+	seq        int
+	journaled  int           // calls that have written the turn's journal
+	progressed bool          // see Progressed
+	keeps      int           // items of the turn's output that stand if it is interrupted now
+	questions  int           // how many the turn has asked
+	patience   time.Duration // how long each waits for its decision; 0: as long as the turn
+	clock      clock
+	ending     bool // a move that may release the sentinel is under way
+	renewed    bool // asynq has a lease of the turn's task, which finish's fast path does not remove
+	uncounted  int  // messages that this claim ended and asynq's statistics do not include yet
 }
 
 // part is one message of the running turn. task is its asynq TaskMessage if finish's fast path may
@@ -109,7 +110,7 @@ func (c *Claim) begin(sent time.Time, r scripts.ClaimResult) {
 
 // run starts turn t, with messages in the form of the scripts' results. The caller holds c.mu.
 func (c *Claim) run(t ClaimedTurn, messages ...scripts.Message) {
-	c.seq, c.journaled, c.keeps, c.questions, c.startSent, c.steer, c.renewed, c.part = 0, 0, 0, 0, false, false, false, c.part[:0:0]
+	c.seq, c.journaled, c.keeps, c.questions, c.startSent, c.steer, c.renewed, c.progressed, c.part = 0, 0, 0, 0, false, false, false, false, c.part[:0:0]
 	if t.TranscriptID != c.turn.TranscriptID {
 		c.keys, c.fastKeys = c.keys.WithTranscript(t.TranscriptID), nil
 	}

@@ -57,6 +57,10 @@ type Config struct {
 	// unservedPause. Defaults to none.
 	Unserved func(sessionKey, agent string, missing bool) (again bool)
 
+	// Age returns for how long the worker has run. A drain by a worker that is older than the session's last
+	// counted drain is not counted. Defaults to 0.
+	Age func() time.Duration
+
 	// Programs says that the agent may run programs on this machine. The heartbeat says so, too.
 	Programs bool
 
@@ -158,6 +162,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Elsewhere == nil {
 		c.Elsewhere = func() ([]string, bool) { return nil, false }
+	}
+	if c.Age == nil {
+		c.Age = func() time.Duration { return 0 }
 	}
 	if c.Unserved == nil {
 		c.Unserved = func(string, string, bool) bool { return false }

@@ -66,7 +66,7 @@ func (c *Claim) requeue(ctx context.Context, e session.Event, why requeueing) er
 	r, err := own(ctx, c, false, scripts.Requeue, scripts.RequeueKeys(k), scripts.RequeueArgs{
 		Prefixes: scripts.PrefixesOf(c.session), Owner: o, Stream: c.consumer.stream,
 		Wait: why.wait.Milliseconds(), Attempts: why.attempts, Why: why.failure, Event: event, Start: start,
-		JournalTTL: cfg.TranscriptTTL.Milliseconds(), Left: why.left, Reason: why.reason, StuckLimit: int64(cfg.StuckLimit),
+		JournalTTL: cfg.TranscriptTTL.Milliseconds(), Left: why.left, Reason: why.reason, StuckLimit: int64(cfg.StuckLimit), Age: cfg.Age().Milliseconds(), Progressed: c.hasProgressed(),
 		Waits: why.waits, IDs: taskIDs(parts),
 	})
 	if err != nil {
@@ -76,6 +76,20 @@ func (c *Claim) requeue(ctx context.Context, e session.Event, why requeueing) er
 		return requested(r.Request)
 	}
 	return c.released(ctx, r.Now, r.At)
+}
+
+// Progressed notes that the turn's run has ended a tool that no earlier one had: its drain does not count towards
+// Config.StuckLimit.
+func (c *Claim) Progressed() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.progressed = true
+}
+
+func (c *Claim) hasProgressed() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.progressed
 }
 
 // MarkResult is the result of Mark for one claim.
@@ -94,7 +108,7 @@ func (c *Consumer) Mark(ctx context.Context, claims []*Claim, reason string) []M
 	marks := make([]MarkResult, len(claims))
 	calls := scripts.Mark.Each(ctx, c.rdb, len(claims), func(i int) ([]string, scripts.MarkArgs) {
 		k, o := claims[i].owner()
-		return scripts.MarkKeys(k), scripts.MarkArgs{Owner: o, TTL: c.ttl(), Reason: reason, StuckLimit: int64(c.cfg.StuckLimit)}
+		return scripts.MarkKeys(k), scripts.MarkArgs{Owner: o, TTL: c.ttl(), Reason: reason, StuckLimit: int64(c.cfg.StuckLimit), Age: c.cfg.Age().Milliseconds(), Progressed: claims[i].hasProgressed()}
 	})
 	for i, call := range calls {
 		status := scripts.Mark.Result(call).Status

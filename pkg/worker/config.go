@@ -309,6 +309,8 @@ func (c Config) consumer(all servedAgents, e *elsewhere) protocol.Config {
 			c.Logger.Warn("a queue is skipped: its name is not a valid session's, so nothing in it runs; see docs/wire.md for names", "queue", queue)
 		},
 	}
+	began := time.Now()
+	p.Age = func() time.Duration { return time.Since(began) }
 	p.Immediate, p.Warm = all.immediate(), all.warm()
 	p.Agents, p.Instructable, p.AgentOf, p.Covers = all.names(), all.instructable(), all.table.For, all.table.Covers
 	p.Serves, p.Elsewhere, p.Unserved = e.serves, e.runElsewhere, e.unserved

@@ -121,6 +121,9 @@ func (r *recorder) add(e agent.Event) {
 	if did := r.entries.add(e, r.redisNow()); did != nothing {
 		r.checkpoints.after(did)
 	}
+	if r.entries.progressed && !r.journal.steps { // steps are counted by the journal: a replayed one is none
+		r.claim.Progressed()
+	}
 	r.send(streamed(r.turn.ID, e))
 }
 

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"slices"
 	"strings"
 	"time"
@@ -14,18 +15,20 @@ import (
 
 // entries are a turn's entries so far. The recorder's lock guards them.
 type entries struct {
-	turn    *protocol.ClaimedTurn
-	began   int64            // when the turn began from which this one goes on, ms by Redis' clock; 0: with this run
-	later   int              // how many of the turn's messages were steered into earlier runs. They are the last
-	before  []session.Entry  // of an earlier run of the turn, from which this one does not go on
-	made    []session.Entry  // of the assistant, tools and steered messages
-	closed  int              // how many of them stand if the turn goes on
-	apart   bool             // text after them is another entry
-	touched []int            // places in made of what the journal does not have yet; one may stand there twice
-	shown   map[string]int   // tools in made that an earlier run has begun and not ended, by call ID
-	open    map[string][]int // places in made of the tools that have not ended, by call ID
-	words   strings.Builder  // the end of the last entry's text, not added to it yet
-	usage   *session.Usage   // nil: the agent has not reported it
+	turn       *protocol.ClaimedTurn
+	began      int64                      // when the turn began from which this one goes on, ms by Redis' clock; 0: with this run
+	later      int                        // how many of the turn's messages were steered into earlier runs. They are the last
+	before     []session.Entry            // of an earlier run of the turn, from which this one does not go on
+	made       []session.Entry            // of the assistant, tools and steered messages
+	closed     int                        // how many of them stand if the turn goes on
+	apart      bool                       // text after them is another entry
+	touched    []int                      // places in made of what the journal does not have yet; one may stand there twice
+	shown      map[string]int             // tools in made that an earlier run has begun and not ended, by call ID
+	open       map[string][]int           // places in made of the tools that have not ended, by call ID
+	earlier    map[[sha256.Size]byte]bool // the tools that earlier runs have ended, see sameUse
+	progressed bool                       // this run has ended one that no earlier run had
+	words      strings.Builder            // the end of the last entry's text, not added to it yet
+	usage      *session.Usage             // nil: the agent has not reported it
 }
 
 // inherit takes over the entries of an earlier, interrupted run of the turn. They belong to this
@@ -76,7 +79,7 @@ func (s *entries) keep(j *protocol.Journal) (recap []session.Entry) {
 		i := len(s.made)
 		s.made = append(s.made, e)
 		s.touch(i)
-		if t := e.Tool; t != nil && t.Output == nil && t.Error == "" {
+		if t := e.Tool; t != nil && !endedUse(t) {
 			s.opens(t.CallID, i)
 			if s.shown == nil {
 				s.shown = map[string]int{}
@@ -86,6 +89,25 @@ func (s *entries) keep(j *protocol.Journal) (recap []session.Entry) {
 	}
 	s.closed = len(s.made)
 	return recap
+}
+
+// took notes the tools that earlier runs have ended.
+func (s *entries) took(earlier []session.Entry) {
+	for _, e := range earlier {
+		if e.Tool != nil && endedUse(e.Tool) {
+			if s.earlier == nil {
+				s.earlier = map[[sha256.Size]byte]bool{}
+			}
+			s.earlier[sameUse(e.Tool)] = true
+		}
+	}
+}
+
+func endedUse(use *session.ToolUse) bool { return use.Output != nil || use.Error != "" }
+
+// sameUse is equal for uses of a tool with the same input.
+func sameUse(use *session.ToolUse) [sha256.Size]byte {
+	return sha256.Sum256(append([]byte(use.Name+"\x00"), canonical(use.Input)...))
 }
 
 // opens notes that a tool has not ended. Its entry has this place in made.
@@ -171,8 +193,9 @@ func (s *entries) add(e agent.Event, at int64) activity {
 			ended.Output, ended.Error = e.Output, e.Error
 			s.made[i].Tool = &ended
 			s.touch(i)
-			if ended.Output != nil || ended.Error != "" {
+			if endedUse(&ended) {
 				s.open[e.CallID] = open[:len(open)-1]
+				s.progressed = s.progressed || !s.earlier[sameUse(&ended)]
 			}
 		}
 		return toolEnded

@@ -199,8 +199,9 @@ func (r *recorder) inherit(j *protocol.Journal) {
 	r.entries.inherit(j.Entries)
 }
 
-// took takes over the counts of earlier runs. r.mu is held.
+// took takes over the counts of earlier runs, and what tools they have ended. r.mu is held.
 func (r *recorder) took(j *protocol.Journal) {
+	r.entries.took(j.Entries)
 	r.journal.steps, r.journal.origin, r.journal.ran, r.entries.usage = len(j.Steps) > 0, j.Origin, j.Ran, j.Usage
 }
 

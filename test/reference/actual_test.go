@@ -107,6 +107,7 @@ func configOf(c reference.Config, worker int, serves func() []string) sq.Config 
 	}
 	return sq.Config{
 		Agents: allAgents, AgentOf: func(string) string { return c.Agent }, Serves: serves,
+		Age:    func() time.Duration { return time.Duration(worker/reference.Veteran) * 100_000 * time.Hour },
 		Worker: fmt.Sprint("worker", worker), Immediate: c.Immediate, StuckLimit: c.StuckLimit, CrashPolicy: policy, Retention: retention,
 		SentinelTTL: time.Duration(c.TTL) * time.Millisecond, TranscriptCap: c.TranscriptCap, TurnMessages: c.TurnMessages, Limits: limitsOf(c), TranscriptBytes: transcriptBytes, Line: settingsOf(c.Workers[worker]),
 		SessionTTL: reference.SessionTTL * time.Millisecond, ArchiveTTL: reference.DeadTTL * time.Millisecond,

@@ -93,7 +93,7 @@ func (s *Session) final() bool {
 		return slices.ContainsFunc(r.IDs, func(id string) bool { return s.Messages[id].Deaths+1 >= s.Config.StuckLimit })
 	}
 	m := &s.Resume
-	return !m.Suspended && m.Counted != r.Fence && r.Rotated == "" && (s.Config.CrashSuspends || !s.progressed() && m.Interruptions+1 >= s.Config.StuckLimit)
+	return !m.Suspended && m.Counted != r.Fence && r.Rotated == "" && (s.Config.CrashSuspends || !s.progressed() && m.Interruptions+1 >= s.Config.StuckLimit || m.runs+1 >= 10*s.Config.StuckLimit)
 }
 
 // ending is how the messages of a dead turn end. Without a status they go back to the queue.
@@ -116,14 +116,18 @@ func (s *Session) verdict(counts bool) ending {
 	case r.Survived && r.Phase == Running:
 		s.excused()
 		return ending{}
-	case r.Phase != Running || !counts || !s.interrupted("crash"):
+	case r.Phase != Running || !counts || !s.interrupted("crash", false):
 		return ending{}
 	}
 	if !s.progressed() {
 		s.Resume.crashes = append(s.Resume.crashes, r.Fence)
 	}
-	if s.Resume.Suspended {
-		return ending{status: "failed", why: fmt.Sprintf("given up: its worker died in %d turns in a row", s.Resume.Interruptions)}
+	if m := s.Resume; m.Suspended {
+		n := m.Interruptions
+		if n < s.Config.StuckLimit {
+			n = m.runs
+		}
+		return ending{status: "failed", why: fmt.Sprintf("given up: its worker died in %d turns in a row", n)}
 	}
 	return ending{suspends: s.Config.CrashSuspends}
 }

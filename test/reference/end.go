@@ -209,7 +209,7 @@ func (s *Session) requeue(h *Claim, why requeueing) string {
 	}
 	s.tell(event)
 	if cut != "" && r.Phase == Running {
-		s.interrupted(cut)
+		s.interrupted(cut, h.Worker == Veteran)
 	}
 	if r.Rotated != "" { // the message runs with another transcript
 		s.leaveConversation()
@@ -234,7 +234,7 @@ func (s *Session) requeue(h *Claim, why requeueing) string {
 }
 
 // Mark is called by a drain before it interrupts: it marks a running turn, and keeps a starting one
-// from starting.
+// from starting. A life's marks are by the worker that has just started.
 func (s *Session) Mark(h *Claim, reason string) string {
 	switch {
 	case !s.Owns(h):
@@ -244,7 +244,7 @@ func (s *Session) Mark(h *Claim, reason string) string {
 		s.Run.NoStart = true
 		return "starting"
 	default:
-		s.interrupted(reason)
+		s.interrupted(reason, false)
 	}
 	return OK
 }

@@ -15,23 +15,32 @@ type Resume struct {
 	Suspended     bool
 
 	atLarge int   // the part of the count that a suspension leaves
+	runs    int   // interrupted ones in a row, counted or not
+	drained bool  // a drain was counted
 	crashes []int // the counted turns of dead owners
 }
 
 // interrupted marks and counts the running turn, whoever ends it early. StuckLimit in a row suspend
-// the session; a lost lease is not counted. It returns false if the turn was counted before, if the session is suspended, and
-// keeps its record, or if /new replaced the turn's transcript.
-func (s *Session) interrupted(reason string) bool {
+// the session, or ten times as many that were not counted. What is not counted is a lost lease, a run with progress, and a drain
+// by a worker that is older than the last counted drain. It returns false if the turn was counted before, if the session is
+// suspended, and keeps its record, or if /new replaced the turn's transcript.
+func (s *Session) interrupted(reason string, older bool) bool {
 	r := &s.Resume
 	if r.Suspended || r.Counted == s.Run.Fence || s.Run.Rotated != "" {
 		return false
 	}
 	r.Counted = s.Run.Fence
-	if reason != "lease_lost" && !s.progressed() {
-		r.Interruptions++
-		r.Suspended = r.Interruptions >= s.Config.StuckLimit
-	}
 	r.Pending, r.Reason, r.Marked = true, reason, s.Now
+	if reason == "lease_lost" {
+		return true
+	}
+	r.runs++
+	counts := !s.progressed() && !(older && r.drained)
+	if counts {
+		r.Interruptions++
+		r.drained = r.drained || reason != "crash"
+	}
+	r.Suspended = counts && r.Interruptions >= s.Config.StuckLimit || r.runs >= 10*s.Config.StuckLimit
 	return true
 }
 

@@ -34,6 +34,9 @@ type Session struct {
 	given                     map[string]string // the requests of messages, by the IDs passed to Send
 }
 
+// Veteran is the worker that is older than any drain. The other one has just started.
+const Veteran = 1
+
 // Config is a worker's configuration.
 type Config struct {
 	Immediate     bool // agents have no start phase: turns begin as running

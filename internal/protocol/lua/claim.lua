@@ -136,7 +136,7 @@ end
 -- 2. Most sessions are ordinary: they have none of these keys. In the others, in_active has the
 -- newest first, and due are due delayed tasks. A dead sender's /stop is finished first.
 local ordinary = call('EXISTS', s.paused, s.active, s.scheduled, s.retry, s.resume, s.followups, s.journal, s.stopped) == 0
-local mark, in_active, due, journal = {reason = '', interruptions = 0}, {}, {}, {}
+local mark, in_active, due, journal = {reason = '', interruptions = 0, runs = 0}, {}, {}, {}
 if not ordinary then
   if call('EXISTS', s.paused) == 1 then return paused{} end
   if call('EXISTS', s.stopped) == 1 then
@@ -171,9 +171,9 @@ if request == 'stop' then
 elseif request == 'rollback' then
   verdict = {status = 'interrupted', why = 'rolled back by a newer message'}
 elseif request == '' and confirmed and run.phase == 'running' then
-  crashed = interrupt(mark, run.fence, 'crash', rotated, now, journal.progress ~= run.fence and stuck_limit)
+  crashed = interrupt(mark, run.fence, 'crash', rotated, now, stuck_limit, journal.progress == run.fence)
   if crashed and mark.suspended then
-    verdict = {status = 'failed', why = 'given up: its worker died in ' .. mark.interruptions .. ' turns in a row'}
+    verdict = {status = 'failed', why = 'given up: its worker died in ' .. (mark.interruptions < stuck_limit and mark.runs or mark.interruptions) .. ' turns in a row'}
   end
   final = crashed and (mark.suspended or crash_suspends)
 elseif request == '' and survived and run.phase == 'running' then

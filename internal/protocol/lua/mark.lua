@@ -10,6 +10,8 @@
 --   ttl int                the sentinel's, ms
 --   reason
 --   stuck_limit number     interruptions in a row that suspend the session
+--   age number             for how long the worker has run, ms
+--   progressed flag        this run has ended a tool that no earlier one had
 -- RETURNS
 --   'marked'
 --   'suspended'            the session was suspended before
@@ -28,6 +30,6 @@ if run.phase ~= 'running' then
 end
 if mark.suspended and mark.fence ~= s.fence then return suspended{} end
 -- Else it is a repetition.
-local progressed = call('HGET', s.journal, 'progress') == s.fence
-if interrupt(mark, s.fence, reason, (run.rotated or '') ~= '', now, not progressed and stuck_limit) then store_interruption(s, mark) end
+progressed = progressed or call('HGET', s.journal, 'progress') == s.fence
+if interrupt(mark, s.fence, reason, (run.rotated or '') ~= '', now, stuck_limit, progressed, now - age) then store_interruption(s, mark) end
 return marked{}

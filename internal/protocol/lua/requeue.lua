@@ -20,6 +20,8 @@
 --   left                   how many of the journal's entries stay; '': all
 --   reason                 why a running turn was interrupted, for the resume mark; '': it was not
 --   stuck_limit number     interruptions in a row that suspend the session; a lost lease is none
+--   age number             for how long the worker has run, ms
+--   progressed flag        this run has ended a tool that no earlier one had
 --   waits                  the number of the open question for whose decision a parked turn waits, see ask; '': none
 --   ids list               of the tasks, oldest first
 -- RETURNS
@@ -55,7 +57,8 @@ local of, question = string.match(run.question or '', '^(%d+) (%d+) ')
 local asks = park and waits == question and of == s.fence
 if waits ~= '' and (not asks or string.match(run.answered or '', '^%d+ %d+ ') == of .. ' ' .. question .. ' ') then wait = 0 end
 local interrupted = reason ~= '' and run.phase == 'running'
-  and interrupt(mark, s.fence, reason, rotated, now, reason ~= LEASE_LOST and journal.progress ~= s.fence and stuck_limit) -- false: it was counted before
+  and interrupt(mark, s.fence, reason, rotated, now, reason ~= LEASE_LOST and stuck_limit,
+    progressed or journal.progress == s.fence, now - age) -- false: it was counted before
 call('LLEN', s.active)
 call('LLEN', s.pending)
 

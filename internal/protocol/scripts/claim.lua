@@ -617,16 +617,23 @@ local function held_back(id, hold, now)
   return false
 end
 
--- interrupt(mark, fence, reason, rotated, now, limit) counts the interruption of the turn with this
--- fence in the mark. limit interruptions in a row suspend the session. Returns whether the mark has
--- changed. A turn is counted once, and a suspended session keeps its record. After a rotation
--- nothing is counted, because the next turn has another transcript. If limit is false, the turn is
--- marked and not counted.
-local function interrupt(mark, fence, reason, rotated, now, limit)
+-- RUNS_MOST times stuck_limit interruptions suspend a session, whatever its runs have done.
+local RUNS_MOST = 10
+
+-- interrupt(mark, fence, reason, rotated, now, stuck_limit, progressed, started) marks the interruption of the turn
+-- with this fence, and counts it: stuck_limit counted ones in a row suspend the session; false: the lease was lost,
+-- which is never counted. Returns whether the mark has changed. A turn is counted once, and a suspended session keeps
+-- its record. After a rotation nothing is counted, because the next turn has another transcript. A run that has
+-- progressed is not counted, nor is a drain by a worker that started, at this ms, before the last drain that was: a
+-- deploy hands a turn on to such workers, a restart loop to newer ones. A death has no such time.
+local function interrupt(mark, fence, reason, rotated, now, stuck_limit, progressed, started)
   if mark.suspended or mark.fence == fence or rotated then return false end
-  mark.interruptions, mark.fence = mark.interruptions + (limit and 1 or 0), fence
-  mark.pending, mark.reason, mark.marked_at = true, reason, now
-  mark.suspended = limit and mark.interruptions >= limit
+  mark.pending, mark.reason, mark.marked_at, mark.fence = true, reason, now, fence
+  if not stuck_limit then return true end
+  mark.runs = mark.runs + 1
+  local counts = not progressed and not (started and mark.drained_at and started < mark.drained_at)
+  if counts then mark.interruptions, mark.drained_at = mark.interruptions + 1, started and now or mark.drained_at end
+  mark.suspended = counts and mark.interruptions >= stuck_limit or mark.runs >= RUNS_MOST * stuck_limit
   return true
 end
 
@@ -650,10 +657,11 @@ end
 
 -- load_mark(s) returns the session's resume record.
 local function load_mark(s_resume)
-  local v = call('HMGET', s_resume, 'pending', 'reason', 'marked_at', 'interruptions', 'fence', 'suspended', 'carried', 'crashes')
-  local m_pending, m_reason, m_marked_at, m_interruptions, m_fence, m_suspended, m_carried, m_crashes = v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8]
+  local v = call('HMGET', s_resume, 'pending', 'reason', 'marked_at', 'interruptions', 'fence', 'suspended', 'carried', 'crashes', 'runs', 'drained_at')
+  local m_pending, m_reason, m_marked_at, m_interruptions, m_fence, m_suspended, m_carried, m_crashes, m_runs, m_drained_at = v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9], v[10]
   return {pending = m_pending == '1', reason = m_reason or '', marked_at = tonumber(m_marked_at), interruptions = tonumber(m_interruptions) or 0,
-    fence = m_fence, suspended = m_suspended == '1', carried = m_carried, crashes = m_crashes}
+    fence = m_fence, suspended = m_suspended == '1', carried = m_carried, crashes = m_crashes,
+    runs = tonumber(m_runs) or 0, drained_at = tonumber(m_drained_at)}
 end
 
 -- held_lock(id, unique) returns the task's unique key if the task still holds that lock, or false.
@@ -861,7 +869,8 @@ end
 -- store_interruption(s, mark) writes interrupt's changes.
 local function store_interruption(s_resume, s_run, mark)
   call('HSET', s_resume, 'pending', '1', 'reason', mark.reason, 'marked_at', string.format('%d', mark.marked_at),
-    'fence', mark.fence, 'interruptions', mark.interruptions)
+    'fence', mark.fence, 'interruptions', mark.interruptions, 'runs', mark.runs)
+  if mark.drained_at then call('HSET', s_resume, 'drained_at', string.format('%d', mark.drained_at)) end
   if mark.suspended then call('HSET', s_resume, 'suspended', '1') end
   call('HSET', s_run, 'special', '1')
 end
@@ -938,7 +947,7 @@ end
 -- 2. Most sessions are ordinary: they have none of these keys. In the others, in_active has the
 -- newest first, and due are due delayed tasks. A dead sender's /stop is finished first.
 local ordinary = call('EXISTS', s_paused, s_active, s_scheduled, s_retry, s_resume, s_followups, s_journal, s_stopped) == 0
-local mark, in_active, due, journal = {reason = '', interruptions = 0}, {}, {}, {}
+local mark, in_active, due, journal = {reason = '', interruptions = 0, runs = 0}, {}, {}, {}
 if not ordinary then
   if call('EXISTS', s_paused) == 1 then return {'paused'} end
   if call('EXISTS', s_stopped) == 1 then
@@ -973,9 +982,9 @@ if request == 'stop' then
 elseif request == 'rollback' then
   verdict = {status = 'interrupted', why = 'rolled back by a newer message'}
 elseif request == '' and confirmed and run.phase == 'running' then
-  crashed = interrupt(mark, run.fence, 'crash', rotated, now, journal.progress ~= run.fence and stuck_limit)
+  crashed = interrupt(mark, run.fence, 'crash', rotated, now, stuck_limit, journal.progress == run.fence)
   if crashed and mark.suspended then
-    verdict = {status = 'failed', why = 'given up: its worker died in ' .. mark.interruptions .. ' turns in a row'}
+    verdict = {status = 'failed', why = 'given up: its worker died in ' .. (mark.interruptions < stuck_limit and mark.runs or mark.interruptions) .. ' turns in a row'}
   end
   final = crashed and (mark.suspended or crash_suspends)
 elseif request == '' and survived and run.phase == 'running' then

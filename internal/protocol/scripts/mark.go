@@ -25,11 +25,13 @@ type MarkArgs struct {
 	TTL        int64 // the sentinel's, ms
 	Reason     string
 	StuckLimit int64 // interruptions in a row that suspend the session
+	Age        int64 // for how long the worker has run, ms
+	Progressed bool  // this run has ended a tool that no earlier one had
 }
 
 // Words are the arguments as ARGV has them.
 func (a MarkArgs) Words() []any {
-	return []any{a.Token, a.Fence, a.TTL, a.Reason, a.StuckLimit}
+	return []any{a.Token, a.Fence, a.TTL, a.Reason, a.StuckLimit, a.Age, Flag(a.Progressed)}
 }
 
 // MarkResult is the result of Mark.

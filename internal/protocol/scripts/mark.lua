@@ -12,6 +12,8 @@
 --   ttl int                the sentinel's, ms
 --   reason
 --   stuck_limit number     interruptions in a row that suspend the session
+--   age number             for how long the worker has run, ms
+--   progressed flag        this run has ended a tool that no earlier one had
 -- RETURNS
 --   'marked'
 --   'suspended'            the session was suspended before
@@ -27,25 +29,33 @@ local function fields_1(key)
   return {token = v[1], fence = v[2], phase = v[3], rotated = v[4], stop = v[5], rollback = v[6], interrupt = v[7]}
 end
 
--- interrupt(mark, fence, reason, rotated, now, limit) counts the interruption of the turn with this
--- fence in the mark. limit interruptions in a row suspend the session. Returns whether the mark has
--- changed. A turn is counted once, and a suspended session keeps its record. After a rotation
--- nothing is counted, because the next turn has another transcript. If limit is false, the turn is
--- marked and not counted.
-local function interrupt(mark, fence, reason, rotated, now, limit)
+-- RUNS_MOST times stuck_limit interruptions suspend a session, whatever its runs have done.
+local RUNS_MOST = 10
+
+-- interrupt(mark, fence, reason, rotated, now, stuck_limit, progressed, started) marks the interruption of the turn
+-- with this fence, and counts it: stuck_limit counted ones in a row suspend the session; false: the lease was lost,
+-- which is never counted. Returns whether the mark has changed. A turn is counted once, and a suspended session keeps
+-- its record. After a rotation nothing is counted, because the next turn has another transcript. A run that has
+-- progressed is not counted, nor is a drain by a worker that started, at this ms, before the last drain that was: a
+-- deploy hands a turn on to such workers, a restart loop to newer ones. A death has no such time.
+local function interrupt(mark, fence, reason, rotated, now, stuck_limit, progressed, started)
   if mark.suspended or mark.fence == fence or rotated then return false end
-  mark.interruptions, mark.fence = mark.interruptions + (limit and 1 or 0), fence
-  mark.pending, mark.reason, mark.marked_at = true, reason, now
-  mark.suspended = limit and mark.interruptions >= limit
+  mark.pending, mark.reason, mark.marked_at, mark.fence = true, reason, now, fence
+  if not stuck_limit then return true end
+  mark.runs = mark.runs + 1
+  local counts = not progressed and not (started and mark.drained_at and started < mark.drained_at)
+  if counts then mark.interruptions, mark.drained_at = mark.interruptions + 1, started and now or mark.drained_at end
+  mark.suspended = counts and mark.interruptions >= stuck_limit or mark.runs >= RUNS_MOST * stuck_limit
   return true
 end
 
 -- load_mark(s) returns the session's resume record.
 local function load_mark(s_resume)
-  local v = call('HMGET', s_resume, 'pending', 'reason', 'marked_at', 'interruptions', 'fence', 'suspended', 'carried', 'crashes')
-  local m_pending, m_reason, m_marked_at, m_interruptions, m_fence, m_suspended, m_carried, m_crashes = v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8]
+  local v = call('HMGET', s_resume, 'pending', 'reason', 'marked_at', 'interruptions', 'fence', 'suspended', 'carried', 'crashes', 'runs', 'drained_at')
+  local m_pending, m_reason, m_marked_at, m_interruptions, m_fence, m_suspended, m_carried, m_crashes, m_runs, m_drained_at = v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9], v[10]
   return {pending = m_pending == '1', reason = m_reason or '', marked_at = tonumber(m_marked_at), interruptions = tonumber(m_interruptions) or 0,
-    fence = m_fence, suspended = m_suspended == '1', carried = m_carried, crashes = m_crashes}
+    fence = m_fence, suspended = m_suspended == '1', carried = m_carried, crashes = m_crashes,
+    runs = tonumber(m_runs) or 0, drained_at = tonumber(m_drained_at)}
 end
 
 -- Redis' clock in milliseconds. No script reads another clock.
@@ -72,12 +82,13 @@ end
 -- store_interruption(s, mark) writes interrupt's changes.
 local function store_interruption(s_resume, s_run, mark)
   call('HSET', s_resume, 'pending', '1', 'reason', mark.reason, 'marked_at', string.format('%d', mark.marked_at),
-    'fence', mark.fence, 'interruptions', mark.interruptions)
+    'fence', mark.fence, 'interruptions', mark.interruptions, 'runs', mark.runs)
+  if mark.drained_at then call('HSET', s_resume, 'drained_at', string.format('%d', mark.drained_at)) end
   if mark.suspended then call('HSET', s_resume, 'suspended', '1') end
   call('HSET', s_run, 'special', '1')
 end
 
-local ttl, reason, stuck_limit = ARGV[3], ARGV[4], tonumber(ARGV[5])
+local ttl, reason, stuck_limit, age, progressed = ARGV[3], ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7] == '1'
 
 local run = fields_1(s_run)
 if not owned(s_fence, s_sentinel, s_token, run) then return {'lost'} end
@@ -90,6 +101,6 @@ if run.phase ~= 'running' then
 end
 if mark.suspended and mark.fence ~= s_fence then return {'suspended'} end
 -- Else it is a repetition.
-local progressed = call('HGET', s_journal, 'progress') == s_fence
-if interrupt(mark, s_fence, reason, (run.rotated or '') ~= '', now, not progressed and stuck_limit) then store_interruption(s_resume, s_run, mark) end
+progressed = progressed or call('HGET', s_journal, 'progress') == s_fence
+if interrupt(mark, s_fence, reason, (run.rotated or '') ~= '', now, stuck_limit, progressed, now - age) then store_interruption(s_resume, s_run, mark) end
 return {'marked'}

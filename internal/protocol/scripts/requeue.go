@@ -33,13 +33,15 @@ type RequeueArgs struct {
 	Left       string   // how many of the journal's entries stay; '': all
 	Reason     string   // why a running turn was interrupted, for the resume mark; '': it was not
 	StuckLimit int64    // interruptions in a row that suspend the session; a lost lease is none
+	Age        int64    // for how long the worker has run, ms
+	Progressed bool     // this run has ended a tool that no earlier one had
 	Waits      string   // the number of the open question for whose decision a parked turn waits, see ask; '': none
 	IDs        []string // of the tasks, oldest first
 }
 
 // Words are the arguments as ARGV has them.
 func (a RequeueArgs) Words() []any {
-	return words([]any{a.Task, a.Prefix, a.Token, a.Fence, a.EventsCap, a.Short, a.LargeBytes, a.Wait, a.Attempts, a.Why, a.Event, a.Start, a.JournalTTL, a.Left, a.Reason, a.StuckLimit, a.Waits}, a.IDs)
+	return words([]any{a.Task, a.Prefix, a.Token, a.Fence, a.EventsCap, a.Short, a.LargeBytes, a.Wait, a.Attempts, a.Why, a.Event, a.Start, a.JournalTTL, a.Left, a.Reason, a.StuckLimit, a.Age, Flag(a.Progressed), a.Waits}, a.IDs)
 }
 
 // RequeueResult is the result of Requeue.

@@ -22,6 +22,8 @@
 --   left                   how many of the journal's entries stay; '': all
 --   reason                 why a running turn was interrupted, for the resume mark; '': it was not
 --   stuck_limit number     interruptions in a row that suspend the session; a lost lease is none
+--   age number             for how long the worker has run, ms
+--   progressed flag        this run has ended a tool that no earlier one had
 --   waits                  the number of the open question for whose decision a parked turn waits, see ask; '': none
 --   ids list               of the tasks, oldest first
 -- RETURNS
@@ -270,16 +272,23 @@ local function earlier_result(s_fence, s_token, run)
   return false
 end
 
--- interrupt(mark, fence, reason, rotated, now, limit) counts the interruption of the turn with this
--- fence in the mark. limit interruptions in a row suspend the session. Returns whether the mark has
--- changed. A turn is counted once, and a suspended session keeps its record. After a rotation
--- nothing is counted, because the next turn has another transcript. If limit is false, the turn is
--- marked and not counted.
-local function interrupt(mark, fence, reason, rotated, now, limit)
+-- RUNS_MOST times stuck_limit interruptions suspend a session, whatever its runs have done.
+local RUNS_MOST = 10
+
+-- interrupt(mark, fence, reason, rotated, now, stuck_limit, progressed, started) marks the interruption of the turn
+-- with this fence, and counts it: stuck_limit counted ones in a row suspend the session; false: the lease was lost,
+-- which is never counted. Returns whether the mark has changed. A turn is counted once, and a suspended session keeps
+-- its record. After a rotation nothing is counted, because the next turn has another transcript. A run that has
+-- progressed is not counted, nor is a drain by a worker that started, at this ms, before the last drain that was: a
+-- deploy hands a turn on to such workers, a restart loop to newer ones. A death has no such time.
+local function interrupt(mark, fence, reason, rotated, now, stuck_limit, progressed, started)
   if mark.suspended or mark.fence == fence or rotated then return false end
-  mark.interruptions, mark.fence = mark.interruptions + (limit and 1 or 0), fence
-  mark.pending, mark.reason, mark.marked_at = true, reason, now
-  mark.suspended = limit and mark.interruptions >= limit
+  mark.pending, mark.reason, mark.marked_at, mark.fence = true, reason, now, fence
+  if not stuck_limit then return true end
+  mark.runs = mark.runs + 1
+  local counts = not progressed and not (started and mark.drained_at and started < mark.drained_at)
+  if counts then mark.interruptions, mark.drained_at = mark.interruptions + 1, started and now or mark.drained_at end
+  mark.suspended = counts and mark.interruptions >= stuck_limit or mark.runs >= RUNS_MOST * stuck_limit
   return true
 end
 
@@ -298,10 +307,11 @@ end
 
 -- load_mark(s) returns the session's resume record.
 local function load_mark(s_resume)
-  local v = call('HMGET', s_resume, 'pending', 'reason', 'marked_at', 'interruptions', 'fence', 'suspended', 'carried', 'crashes')
-  local m_pending, m_reason, m_marked_at, m_interruptions, m_fence, m_suspended, m_carried, m_crashes = v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8]
+  local v = call('HMGET', s_resume, 'pending', 'reason', 'marked_at', 'interruptions', 'fence', 'suspended', 'carried', 'crashes', 'runs', 'drained_at')
+  local m_pending, m_reason, m_marked_at, m_interruptions, m_fence, m_suspended, m_carried, m_crashes, m_runs, m_drained_at = v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9], v[10]
   return {pending = m_pending == '1', reason = m_reason or '', marked_at = tonumber(m_marked_at), interruptions = tonumber(m_interruptions) or 0,
-    fence = m_fence, suspended = m_suspended == '1', carried = m_carried, crashes = m_crashes}
+    fence = m_fence, suspended = m_suspended == '1', carried = m_carried, crashes = m_crashes,
+    runs = tonumber(m_runs) or 0, drained_at = tonumber(m_drained_at)}
 end
 
 -- Redis' clock in milliseconds. No script reads another clock.
@@ -332,7 +342,8 @@ end
 -- store_interruption(s, mark) writes interrupt's changes.
 local function store_interruption(s_resume, s_run, mark)
   call('HSET', s_resume, 'pending', '1', 'reason', mark.reason, 'marked_at', string.format('%d', mark.marked_at),
-    'fence', mark.fence, 'interruptions', mark.interruptions)
+    'fence', mark.fence, 'interruptions', mark.interruptions, 'runs', mark.runs)
+  if mark.drained_at then call('HSET', s_resume, 'drained_at', string.format('%d', mark.drained_at)) end
   if mark.suspended then call('HSET', s_resume, 'suspended', '1') end
   call('HSET', s_run, 'special', '1')
 end
@@ -394,8 +405,8 @@ local function with_error(msg, why, seconds)
   return without(msg, {[7] = true, [11] = true}) .. '\58' .. varint(#why) .. why .. '\88' .. varint(seconds)
 end
 
-local wait, attempts, why, event, start, journal_ttl, left, reason, stuck_limit, waits = tonumber(ARGV[8]), ARGV[9], ARGV[10], ARGV[11], ARGV[12], ARGV[13], ARGV[14], ARGV[15], tonumber(ARGV[16]), ARGV[17]
-local at = 18
+local wait, attempts, why, event, start, journal_ttl, left, reason, stuck_limit, age, progressed, waits = tonumber(ARGV[8]), ARGV[9], ARGV[10], ARGV[11], ARGV[12], ARGV[13], ARGV[14], ARGV[15], tonumber(ARGV[16]), tonumber(ARGV[17]), ARGV[18] == '1', ARGV[19]
+local at = 20
 local function list()
   local l, n = {}, tonumber(ARGV[at])
   for i = 1, n do l[i] = ARGV[at + i] end
@@ -431,7 +442,8 @@ local of, question = string.match(run.question or '', '^(%d+) (%d+) ')
 local asks = park and waits == question and of == s_fence
 if waits ~= '' and (not asks or string.match(run.answered or '', '^%d+ %d+ ') == of .. ' ' .. question .. ' ') then wait = 0 end
 local interrupted = reason ~= '' and run.phase == 'running'
-  and interrupt(mark, s_fence, reason, rotated, now, reason ~= LEASE_LOST and journal.progress ~= s_fence and stuck_limit) -- false: it was counted before
+  and interrupt(mark, s_fence, reason, rotated, now, reason ~= LEASE_LOST and stuck_limit,
+    progressed or journal.progress == s_fence, now - age) -- false: it was counted before
 call('LLEN', s_active)
 call('LLEN', s_pending)
 

@@ -4,28 +4,37 @@
 
 -- load_mark(s) returns the session's resume record.
 local function load_mark(s)
-  local m = fields(s.resume, 'pending', 'reason', 'marked_at', 'interruptions', 'fence', 'suspended', 'carried', 'crashes')
+  local m = fields(s.resume, 'pending', 'reason', 'marked_at', 'interruptions', 'fence', 'suspended', 'carried', 'crashes', 'runs', 'drained_at')
   return {pending = m.pending == '1', reason = m.reason or '', marked_at = tonumber(m.marked_at), interruptions = tonumber(m.interruptions) or 0,
-    fence = m.fence, suspended = m.suspended == '1', carried = m.carried, crashes = m.crashes}
+    fence = m.fence, suspended = m.suspended == '1', carried = m.carried, crashes = m.crashes,
+    runs = tonumber(m.runs) or 0, drained_at = tonumber(m.drained_at)}
 end
 
--- interrupt(mark, fence, reason, rotated, now, limit) counts the interruption of the turn with this
--- fence in the mark. limit interruptions in a row suspend the session. Returns whether the mark has
--- changed. A turn is counted once, and a suspended session keeps its record. After a rotation
--- nothing is counted, because the next turn has another transcript. If limit is false, the turn is
--- marked and not counted.
-local function interrupt(mark, fence, reason, rotated, now, limit)
+-- RUNS_MOST times stuck_limit interruptions suspend a session, whatever its runs have done.
+local RUNS_MOST = 10
+
+-- interrupt(mark, fence, reason, rotated, now, stuck_limit, progressed, started) marks the interruption of the turn
+-- with this fence, and counts it: stuck_limit counted ones in a row suspend the session; false: the lease was lost,
+-- which is never counted. Returns whether the mark has changed. A turn is counted once, and a suspended session keeps
+-- its record. After a rotation nothing is counted, because the next turn has another transcript. A run that has
+-- progressed is not counted, nor is a drain by a worker that started, at this ms, before the last drain that was: a
+-- deploy hands a turn on to such workers, a restart loop to newer ones. A death has no such time.
+local function interrupt(mark, fence, reason, rotated, now, stuck_limit, progressed, started)
   if mark.suspended or mark.fence == fence or rotated then return false end
-  mark.interruptions, mark.fence = mark.interruptions + (limit and 1 or 0), fence
-  mark.pending, mark.reason, mark.marked_at = true, reason, now
-  mark.suspended = limit and mark.interruptions >= limit
+  mark.pending, mark.reason, mark.marked_at, mark.fence = true, reason, now, fence
+  if not stuck_limit then return true end
+  mark.runs = mark.runs + 1
+  local counts = not progressed and not (started and mark.drained_at and started < mark.drained_at)
+  if counts then mark.interruptions, mark.drained_at = mark.interruptions + 1, started and now or mark.drained_at end
+  mark.suspended = counts and mark.interruptions >= stuck_limit or mark.runs >= RUNS_MOST * stuck_limit
   return true
 end
 
 -- store_interruption(s, mark) writes interrupt's changes.
 local function store_interruption(s, mark)
   call('HSET', s.resume, 'pending', '1', 'reason', mark.reason, 'marked_at', int(mark.marked_at),
-    'fence', mark.fence, 'interruptions', mark.interruptions)
+    'fence', mark.fence, 'interruptions', mark.interruptions, 'runs', mark.runs)
+  if mark.drained_at then call('HSET', s.resume, 'drained_at', int(mark.drained_at)) end
   if mark.suspended then call('HSET', s.resume, 'suspended', '1') end
   call('HSET', s.run, 'special', '1')
 end
