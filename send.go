@@ -169,7 +169,10 @@ func (s *Session) Send(ctx context.Context, m Message) (Receipt, error) {
 		Session: s.key, Message: m.stored(), Nonce: rand.Text(), Named: named, Delay: m.Delay,
 		Limits: c.cfg.Limits, Route: m.route(), Fallback: fallback, After: m.After, Agent: m.Agent, IdempotencyTTL: c.cfg.RememberIDs,
 	})
-	if err != nil {
+	switch {
+	case errors.Is(err, session.ErrInvalid): // of a size that check does not know; whoever sent it knows no ID
+		return Receipt{}, err
+	case err != nil:
 		return Receipt{}, fmt.Errorf("enqueue message %s of %s: %w", m.ID, s.key, err)
 	}
 	return s.receipt(m.ID, accepted)

@@ -77,7 +77,7 @@ var rooms = []room{
 	{"internal/http/store", "pkg/session internal/redis/script internal/protocol/rediskey internal/protocol/index internal/protocol/stream internal/protocol internal/protocol/maintenance"},
 	{"internal/http/gateway", "internal/text/printable pkg/session internal/text/pattern internal/text/strictjson internal/redis/redisconn internal/protocol/wire internal/protocol/agents internal/outbox pkg/admin internal/chat/slash . internal/chat/receipt docs internal/http/crowd internal/http/store"},
 	{"internal/http/board", "internal/text/boundedjson internal/text/printable pkg/session internal/redis/redisconn pkg/admin . internal/http/gateway"},
-	{"internal/http/openai", "internal/text/frame internal/text/boundedjson pkg/session internal/protocol/agents internal/protocol/stream pkg/admin . internal/chat/receipt internal/http/store internal/http/gateway"},
+	{"internal/http/openai", "internal/text/frame internal/text/boundedjson pkg/session internal/protocol/wire internal/protocol/agents internal/protocol/stream pkg/admin . internal/chat/receipt internal/http/store internal/http/gateway"},
 	// What a program has around its work, and the programs.
 	{"internal/program/config", "internal/text/printable pkg/session internal/text/strictjson internal/redis/redisconn internal/protocol/wire internal/protocol/agents pkg/agent internal/process/command pkg/agent/..."},
 	{"internal/program/httpd", "internal/text/printable internal/redis/redisconn internal/http/crowd internal/program/config"},

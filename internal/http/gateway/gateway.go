@@ -74,6 +74,9 @@ type Deps struct {
 // Store has the gateway's calls to Redis, for packages that add routes or pages.
 func (g *Gateway) Store() *store.Store { return g.deps.Store }
 
+// MessageBytes is the largest size of one message in JSON, for packages that make messages of larger requests.
+func (g *Gateway) MessageBytes() int { return g.config.Limits.WithDefaults().MessageBytes }
+
 // Observer learns about requests and streams. Its methods must not block.
 type Observer interface {
 	// Answered reports a request to a route, as METHOD /path, with the status of the response.

@@ -84,7 +84,7 @@ func (g *Gateway) share(w http.ResponseWriter, r *http.Request) bool {
 		return false
 	}
 	h.Set("Access-Control-Allow-Origin", origin)
-	h.Set("Access-Control-Expose-Headers", "X-Request-Id, Location, Retry-After, Preference-Applied")
+	h.Set("Access-Control-Expose-Headers", "X-Request-Id, Location, Retry-After, Preference-Applied, X-Turnstile-Left-Out")
 	if r.Method != http.MethodOptions || r.Header.Get("Access-Control-Request-Method") == "" {
 		return false
 	}

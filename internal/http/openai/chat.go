@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"turnstile"
 	"turnstile/internal/http/gateway"
 	"turnstile/internal/text/boundedjson"
 	"turnstile/internal/text/frame"
@@ -122,14 +123,7 @@ func (b chatBody) statements(free bool) (all []statement, err error) {
 const notRead = "[not read]"
 
 // newStatements are those after the assistant's last one. The session has the earlier ones.
-func newStatements(all []statement) []statement {
-	for i := len(all) - 1; i >= 0; i-- {
-		if all[i].role == roleAssistant {
-			return all[i+1:]
-		}
-	}
-	return all
-}
+func newStatements(all []statement) []statement { return all[behindAssistant(all):] }
 
 // roleLabels are the labels of a chat's roles, in the text for an agent that takes no roles.
 var roleLabels = map[string]string{"system": "System", "developer": "System", roleUser: "User", roleAssistant: "Assistant"}
@@ -182,18 +176,22 @@ func (a *API) postChat(w http.ResponseWriter, r *gateway.Request) error {
 	if err := body.check(asks != nil); err != nil {
 		return err
 	}
-	var text string
-	var files []session.Attachment
-	if asks != nil {
-		text, files, err = folded("messages", all, oneShot, asks)
-	} else {
-		if !oneShot {
-			all = newStatements(all)
-		}
-		if text, files = labelled(all); len(all) == 0 {
-			err = refuse("messages", "Nothing is new: the last message is the assistant's.")
+	if asks == nil && !oneShot {
+		if all = newStatements(all); len(all) == 0 {
+			return refuse("messages", "Nothing is new: the last message is the assistant's.")
 		}
 	}
+	m, err := a.fit(w, all, oneShot, func(all []statement) (m turnstile.Message, err error) {
+		text, files, q := "", []session.Attachment(nil), asks
+		if asks == nil {
+			text, files = labelled(all)
+		} else if q, text, files, err = folded("messages", all, oneShot, *asks); err != nil {
+			return m, err
+		}
+		m, err = origin{Model: body.Model, Temporary: oneShot}.message(text, files, body.Metadata, r.Token.Name)
+		m.Agent, m.Request = agent, q
+		return m, err
+	})
 	if err != nil {
 		return err
 	}
@@ -202,11 +200,6 @@ func (a *API) postChat(w http.ResponseWriter, r *gateway.Request) error {
 		return err
 	}
 	to.temporary = oneShot
-	m, err := origin{Model: body.Model, Temporary: oneShot}.message(text, files, body.Metadata, r.Token.Name)
-	if err != nil {
-		return err
-	}
-	m.Agent, m.Request = agent, asks
 	to.streamed = body.Stream
 	receipt, err := a.send(r, to, m)
 	if err != nil {

@@ -21,6 +21,8 @@ type API struct {
 	kept   *store.Store // the gateway's
 	bodies Bodies
 
+	messageBytes int // of the largest message in JSON
+
 	oneShots   oneShots
 	parkedWait time.Duration
 	live       liveAgents
@@ -33,9 +35,9 @@ func New(client *turnstile.Client, operator *admin.Client, bodies Bodies) *API {
 
 // Mount adds the routes to a gateway, which erases temporary sessions until it drains.
 func (a *API) Mount(g *gateway.Gateway) {
-	a.kept = g.Store()
+	a.kept, a.messageBytes = g.Store(), g.MessageBytes()
 	for _, r := range []gateway.Route{
-		{Pattern: "POST /v1/responses", May: gateway.Send, Serve: a.postResponse},
+		{Pattern: "POST /v1/responses", May: gateway.Send, History: true, Serve: a.postResponse},
 		{Pattern: "GET /v1/responses/{id}", May: gateway.Read, Serve: a.getResponse},
 		{Pattern: "DELETE /v1/responses/{id}", May: gateway.Control, Serve: a.deleteResponse},
 		{Pattern: "GET /v1/responses/{id}/input_items", May: gateway.Read, Reads: true, Serve: a.getInputItems},

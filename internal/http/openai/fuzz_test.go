@@ -95,9 +95,9 @@ func FuzzBody(f *testing.F) {
 			if refused(err) || refused(wrong) {
 				return
 			}
-			if text, files, err := folded("input", all, true, &q); !refused(err) {
+			if q, text, files, err := folded("input", all, true, q); !refused(err) {
 				message(text, files, nil)
-				request(q).echo(&response{})
+				request(*q).echo(&response{})
 			}
 		}
 		if err := json.Unmarshal(data, &r); err == nil {

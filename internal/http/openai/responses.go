@@ -43,21 +43,27 @@ func (a *API) postResponse(w http.ResponseWriter, r *gateway.Request) error {
 	if err := body.check(asks != nil); err != nil {
 		return err
 	}
-	text, files := joined(all)
 	if asks != nil {
 		if err := a.refer(r, all, whole); err != nil {
 			return err
 		}
-		if text, files, err = folded("input", all, whole, asks); err != nil {
-			return err
-		}
 	}
-	o := origin{Model: body.Model, Background: body.Background, Previous: body.Previous, Temporary: to.temporary}
-	m, err := o.message(text, files, body.Metadata, r.Token.Name)
+	m, err := a.fit(w, all, whole, func(all []statement) (m turnstile.Message, err error) {
+		text, files := joined(all)
+		q := asks
+		if asks != nil {
+			if q, text, files, err = folded("input", all, whole, *asks); err != nil {
+				return m, err
+			}
+		}
+		o := origin{Model: body.Model, Background: body.Background, Previous: body.Previous, Temporary: to.temporary}
+		m, err = o.message(text, files, body.Metadata, r.Token.Name)
+		m.Agent, m.Request = agent, q
+		return m, err
+	})
 	if err != nil {
 		return err
 	}
-	m.Agent, m.Request = agent, asks
 	to.streamed = body.Stream
 	receipt, err := a.send(r, to, m)
 	if err != nil {

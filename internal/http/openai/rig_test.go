@@ -76,7 +76,7 @@ func (r *rig) gateway(change ...func(*gateway.Config)) (*gateway.Gateway, string
 	if r.hook != nil {
 		rdb.AddHook(r.hook)
 	}
-	client, operator := turnstile.NewClient(rdb, turnstile.ClientConfig{DefaultReplyTo: r.destinations.Default}), admin.NewClient(rdb)
+	client, operator := turnstile.NewClient(rdb, turnstile.ClientConfig{Limits: c.Limits, DefaultReplyTo: r.destinations.Default}), admin.NewClient(rdb)
 	g := gateway.New(c, gateway.Deps{Client: client, Admin: operator, Store: store.New(rdb), Destinations: r.destinations, Logger: slog.New(slog.DiscardHandler)})
 	api := openai.New(client, operator, protocol.NewBodies(rdb))
 	life := cmp.Or(r.eraseAfter, time.Hour)

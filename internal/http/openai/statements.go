@@ -32,11 +32,9 @@ const resultsMost = 100
 // folded makes a message of statements: the words and results after the assistant's last one. What is before
 // becomes the request's past if the client has the whole conversation: then it may be all, and the model goes on.
 // Otherwise the session has it, except for results between calls: the agent knows which of them it has.
-func folded(param string, all []statement, whole bool, q *session.ModelRequest) (text string, files []session.Attachment, err error) {
-	last := len(all)
-	for last > 0 && all[last-1].role != roleAssistant {
-		last--
-	}
+func folded(param string, all []statement, whole bool, asks session.ModelRequest) (q *session.ModelRequest, text string, files []session.Attachment, err error) {
+	q = &asks
+	last := behindAssistant(all)
 	between := last // the beginning of a row of calls and results
 	for between > 0 && (all[between-1].role == roleTool || all[between-1].role == roleAssistant && all[between-1].text == "") {
 		between--
@@ -49,7 +47,7 @@ func folded(param string, all []statement, whole bool, q *session.ModelRequest) 
 		case i < last && !whole && (s.role != roleTool || i < between):
 		case i < last && whole:
 			if q.Past, err = remembered(param, q.Past, s); err != nil {
-				return "", nil, err
+				return nil, "", nil, err
 			}
 		case s.role == roleTool:
 			q.Results = append(q.Results, session.CallResult{CallID: s.call, Output: s.text, Attachments: s.files})
@@ -59,9 +57,18 @@ func folded(param string, all []statement, whole bool, q *session.ModelRequest) 
 	}
 	q.Results = q.Results[max(0, len(q.Results)-resultsMost):]
 	if len(texts)+len(q.Results) == 0 && (!whole || len(q.Past)+len(q.Instructions) == 0) {
-		return "", nil, refuse(param, "Nothing is new: there is no message of the user or result of a tool after the assistant's last message.")
+		return nil, "", nil, refuse(param, "Nothing is new: there is no message of the user or result of a tool after the assistant's last message.")
 	}
-	return strings.Join(texts, "\n\n"), files, nil
+	return q, strings.Join(texts, "\n\n"), files, nil
+}
+
+// behindAssistant is the place behind the assistant's last statement.
+func behindAssistant(all []statement) int {
+	last := len(all)
+	for last > 0 && all[last-1].role != roleAssistant {
+		last--
+	}
+	return last
 }
 
 // remembered adds a statement to what was said before.
