@@ -42,11 +42,10 @@ func (g *Gateway) decide(w http.ResponseWriter, r *Request, d session.Decision) 
 	if turn, number, _ := strings.Cut(body.Question, "."); turn == "" || !isNumber(number) {
 		return Fail(InvalidRequest, "question is %.100q; it must be an id, TURN.NUMBER.", body.Question)
 	}
-	q, err := g.Decide(r.Work(), r.Token, r.Session, body.As, body.Question, d)
+	q, err := r.Decide(body.As, body.Question, d)
 	if err != nil {
 		return err
 	}
-	r.did, r.by = r.route.Pattern, body.As
 	return Respond(w, http.StatusOK, struct {
 		Question string `json:"question"`
 		Name     string `json:"name"`
@@ -70,6 +69,19 @@ func (g *Gateway) Decide(ctx context.Context, t Token, sessionKey, as, question 
 		return g.mayDecide(ctx, t, sessionKey, as, func(open session.Question) bool { return question == open.ID() })
 	})
 	return g.Chat(t, sessionKey, as).Decide(ctx, question, d)
+}
+
+// Decide is the gateway's, for the request's token and session, and is in the audit at once: a wait may follow.
+func (r *Request) Decide(as, question string, d session.Decision) (session.Question, error) {
+	q, err := r.gateway.Decide(r.Work(), r.Token, r.Session, as, question, d)
+	if err == nil {
+		did := "POST /v1/sessions/{s}/deny"
+		if d.Allowed() {
+			did = "POST /v1/sessions/{s}/approve"
+		}
+		r.gateway.Audit(r.Request, r.Token, did, r.Session, as)
+	}
+	return q, err
 }
 
 // MayDecide fails unless the token may decide the open question.

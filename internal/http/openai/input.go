@@ -241,7 +241,7 @@ func (b responseBody) statements(free bool) (all []statement, err error) {
 		case free && (item.Type == "function_call_output" || item.Type == "custom_tool_call_output"):
 			s.role, s.call = roleTool, item.CallID
 			s.text, s.files, err = parseContent(param, item.Output)
-		case free && slices.Contains([]string{"reasoning", "mcp_call"}, item.Type):
+		case free && slices.Contains([]string{"reasoning", "mcp_call", approvalRequest, approvalResponse}, item.Type):
 			s.role = roleAssistant // what the agent has said, and its session knows
 		case free && item.Type == itemReference:
 			s.role, s.item = roleAssistant, item.ID

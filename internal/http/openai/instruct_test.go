@@ -146,6 +146,7 @@ func TestHistoryOfAClient(t *testing.T) {
 	input := `[{"role":"developer","content":"Be brief."},{"role":"user","content":"go"},{"type":"reasoning","id":"r","summary":[]},
 		{"type":"message","role":"assistant","content":[{"type":"output_text","text":"so"}]},
 		{"type":"function_call","call_id":"c1","name":"pick","arguments":"{\"n\":1}"},{"type":"mcp_call","id":"m","name":"x"},
+		{"type":"mcp_approval_request","id":"q","name":"x","arguments":"{}","server_label":"agent"},{"type":"mcp_approval_response","approval_request_id":"q","approve":true},
 		{"type":"function_call_output","call_id":"c1","output":"one"},{"type":"function_call","call_id":"c2","name":"pick","arguments":"{}"},
 		{"type":"function_call","call_id":"c3","name":"pick","arguments":"{}"},{"type":"function_call_output","call_id":"c2","output":"two"},
 		{"type":"function_call_output","call_id":"c3","output":"three"},{"role":"user","content":"and?"}]`

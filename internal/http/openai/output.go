@@ -39,6 +39,9 @@ type toolItem struct {
 	Error     *string `json:"error"`
 }
 
+// serverLabel stands for the agent, on whose side its tools run.
+const serverLabel = "agent"
+
 // callItem is a call of a client's function.
 type callItem struct {
 	ID        string `json:"id"`
@@ -72,7 +75,7 @@ func newPart(text string) textPart {
 }
 
 func newTool(turn string, n int, status, name string) toolItem {
-	return toolItem{ID: itemID("mcp", turn, n), Type: "mcp_call", Server: "agent", Name: name, Arguments: "{}", Status: status}
+	return toolItem{ID: itemID("mcp", turn, n), Type: "mcp_call", Server: serverLabel, Name: name, Arguments: "{}", Status: status}
 }
 
 // output returns the items of the turn that ended a message, from the transcript, or only its reply

@@ -163,6 +163,13 @@ func (a *API) stored(ctx context.Context, p place, m turnstile.StoredMessage) (r
 		return r.ended(*m.Outcome, at, output), err
 	case m.State == session.MessageRunning || m.State == session.MessageRetry:
 		r.Status = inProgress
+		question, err := a.openQuestion(ctx, p)
+		if err != nil {
+			return r, err
+		}
+		if question != nil {
+			r.Output = append(r.Output, *question)
+		}
 	}
 	return r, nil
 }

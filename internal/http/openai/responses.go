@@ -24,6 +24,12 @@ func (a *API) postResponse(w http.ResponseWriter, r *gateway.Request) error {
 	if err := boundedjson.Unmarshal(data, &body); err != nil {
 		return gateway.BadJSON(err)
 	}
+	if d, err := body.decision(); d != nil || err != nil {
+		if err != nil {
+			return err
+		}
+		return a.decide(w, r, body, *d)
+	}
 	to, err := body.target(r, data)
 	if err != nil {
 		return err
@@ -132,12 +138,17 @@ func (a *API) message(ctx context.Context, p place, sent turnstile.Message) (tur
 	if err == nil && m.AcceptedAt.IsZero() {
 		m.AcceptedAt, err = a.bodies.Now(ctx)
 	}
+	return light(m), err
+}
+
+// light is a message without its text, files and history.
+func light(m turnstile.StoredMessage) turnstile.StoredMessage {
 	m.Message.Text, m.Message.Attachments = "", nil
 	if q := m.Request; q != nil {
 		settings := *q
 		settings.Brought, m.Request = session.Brought{}, &settings
 	}
-	return m, err
+	return m
 }
 
 // respond sends the current state of a response.

@@ -23,7 +23,7 @@ func (a *API) stream(w http.ResponseWriter, r *gateway.Request, p place, m turns
 	return r.Stream(w, func(ctx context.Context, send func(string) error) error {
 		s := &sender{send: send, after: from.after, last: max(from.after, 0), found: from.after <= queuedNumber}
 		begun := p.begun(m.Message, m.AcceptedAt)
-		t := newTranslation(begun, newNumbers(m.AcceptedAt), s.event)
+		t := newTranslation(p, begun, newNumbers(m.AcceptedAt), s.event)
 		before := past{until: from.run}
 		ended := false
 		o, err := receipt.Follow(ctx, a.client.Session(p.session), p.message, "", func(e session.Event) error {

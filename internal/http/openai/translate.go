@@ -10,6 +10,7 @@ import (
 // translation makes OpenAI's events of a message's events. It always begins with the first event,
 // so that every reader gets the same numbers and items.
 type translation struct {
+	place    place
 	response response // as it was accepted
 	numbers  numbers
 	send     func(number int64, kind string, fields object)
@@ -18,6 +19,7 @@ type translation struct {
 	index  int // of the response's next item
 	text   *openText
 	tools  []openTool // that run; of those behind the output, one may start again
+	asked  int        // the last question that was sent: a turn asks it again when it goes on
 	ended  []endedItem
 	latest string // id of the last stored event
 }
@@ -42,8 +44,8 @@ type endedItem struct {
 	item any
 }
 
-func newTranslation(r response, n numbers, send func(number int64, kind string, fields object)) *translation {
-	t := &translation{response: r, numbers: n, send: send}
+func newTranslation(p place, r response, n numbers, send func(number int64, kind string, fields object)) *translation {
+	t := &translation{place: p, response: r, numbers: n, send: send}
 	for number, kind := range []string{"response.created", "response.queued"} {
 		t.send(int64(number), kind, object{"response": r})
 	}
@@ -78,6 +80,8 @@ func (t *translation) see(e session.Event) {
 		t.openTool(e)
 	case session.EventToolEnd:
 		t.closeTool(e.CallID, e.Error != "")
+	case session.EventQuestionAsked:
+		t.ask(e)
 	case session.EventSteered:
 		t.closeText(completed, "")
 	case session.EventTurnEnded:
@@ -202,6 +206,20 @@ func (t *translation) call(e session.Event) {
 	t.tell("response.function_call_arguments.done", object{"item_id": item.ID, "output_index": index, "name": item.Name, "arguments": item.Arguments})
 	t.tell("response.output_item.done", object{"output_index": index, "item": item})
 	t.ended = append(t.ended, endedItem{n, item})
+}
+
+// ask sends a question to the user. It is no item of the turn's output, and a text goes on behind it.
+func (t *translation) ask(e session.Event) {
+	q, ok := e.Question()
+	if !ok || q.Number <= t.asked {
+		return
+	}
+	item := approval{t.place, q.Number}.item(e)
+	for _, kind := range []string{"response.output_item.added", "response.output_item.done"} {
+		t.tell(kind, object{"output_index": t.index, "item": item})
+	}
+	t.asked = q.Number
+	t.index++
 }
 
 // replace ends the tools of an interrupted run that the item, which the output has just got, stands for.
