@@ -127,7 +127,7 @@ type decisionItem struct {
 func (b responseBody) decision() (*decisionItem, error) {
 	var items []decisionItem
 	if !bytes.Contains(b.Input, []byte(approvalResponse)) || boundedjson.Unmarshal(b.Input, &items) != nil || len(items) == 0 {
-		return nil, nil
+		return nil, nil //nolint:nilerr // statements says what is wrong
 	}
 	switch last := len(items) - 1; {
 	case items[last].Type != approvalResponse:

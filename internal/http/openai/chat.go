@@ -182,7 +182,9 @@ func (a *API) postChat(w http.ResponseWriter, r *gateway.Request) error {
 		}
 	}
 	m, err := a.fit(w, all, oneShot, func(all []statement) (m turnstile.Message, err error) {
-		text, files, q := "", []session.Attachment(nil), asks
+		var text string
+		var files []session.Attachment
+		q := asks
 		if asks == nil {
 			text, files = labelled(all)
 		} else if q, text, files, err = folded("messages", all, oneShot, *asks); err != nil {
