@@ -2,8 +2,10 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"net/http"
+	"strings"
 
 	"github.com/microcosm-cc/bluemonday"
 	"github.com/yuin/goldmark"
@@ -27,9 +29,25 @@ var harmless = func() *bluemonday.Policy {
 	return p
 }()
 
-// render responds with the HTML of a reply's Markdown. The page has the text itself, too.
+// tooMuch reports whether rendering a text could take seconds: the time grows with the square of the signs in it, and a
+// table has as many cells in each row as in its head, however short the row is.
+func tooMuch(text string) bool {
+	signs, lines, bars := 0, 0, 0
+	for line := range strings.Lines(text) {
+		lines, bars = lines+1, max(bars, strings.Count(line, "|"))
+		for _, sign := range []string{"*", "_", "~", "[", "]", ">", "|", "- ", "+ ", ". ", ") "} {
+			signs += strings.Count(line, sign)
+		}
+	}
+	return signs+lines > 6000 || bars*lines > 20_000
+}
+
+// render responds with the HTML of a reply's Markdown. The page has the text itself, too, and shows it after an error.
 func render(w http.ResponseWriter, r *http.Request) {
-	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 4<<20))
+	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<20))
+	if err == nil && tooMuch(string(text)) {
+		err = errors.New("too much Markdown")
+	}
 	var page bytes.Buffer
 	if err == nil {
 		err = markdown.Convert(text, &page)
