@@ -97,6 +97,6 @@ loopback if TURNSTILE_AGENT is set as for the worker and that agent runs no prog
 
 const healthHelp = `health requests /healthz of the worker or dashboard on TURNSTILE_HTTP_ADDR. Without
 TURNSTILE_HTTP_ADDR it asks all servers on 127.0.0.1:8080 and the 99 ports after it, where
-worker --dev serves, and prints their addresses. Exit code 0: all are healthy; 1: one is
+--dev serves, and prints their addresses. Exit code 0: all are healthy; 1: one is
 not, or none responds. A worker that drains, or waits for Redis to come back, is healthy;
 one that is stuck is not.`
