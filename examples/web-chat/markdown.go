@@ -35,7 +35,7 @@ func tooMuch(text string) bool {
 	signs, lines, bars := 0, 0, 0
 	for line := range strings.Lines(text) {
 		lines, bars = lines+1, max(bars, strings.Count(line, "|"))
-		for _, sign := range []string{"*", "_", "~", "[", "]", ">", "|", "- ", "+ ", ". ", ") "} {
+		for _, sign := range []string{"*", "_", "~", "[", "]", ">", "|", "-", "+", ".", ")"} {
 			signs += strings.Count(line, sign)
 		}
 	}

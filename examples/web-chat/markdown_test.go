@@ -18,6 +18,7 @@ func TestTooMuchMarkdown(t *testing.T) {
 		"many signs":       {strings.Repeat("*a _b [c", 5000), 400},
 		"deep quotes":      {strings.Repeat("> ", 7000), 400},
 		"deep lists":       {strings.Repeat("- ", 7000), 400},
+		"lists with tabs":  {strings.Repeat("1.\t", 7000), 400},
 		"a long text":      {strings.Repeat("A line of words.\n", 1500), 200},
 		"a common table":   {strings.Repeat("|a|b|c|\n", 100), 200},
 		"a fenced listing": {"```\n" + strings.Repeat("if (a) { b = c }\n", 2000) + "```", 200},

@@ -19,7 +19,8 @@
 // turnstile/internal/protocol) and under the turn's fencing token:
 //
 //   - A drain marks a turn before it interrupts it. A claim marks the turn of an owner that died.
-//     Both raise the counter by one, at most once for each fencing token.
+//     Both raise the counter by one, at most once for each fencing token, unless the turn had progress
+//     or a deploy hands it on.
 //   - TURNSTILE_STUCK_LIMIT interruptions in a row suspend the session.
 //   - A turn that finishes deletes the record. /new, and a claim that begins another transcript,
 //     delete the mark and the suspension.

@@ -34,7 +34,7 @@ type Record struct {
 	Reason        string        // why
 	MarkedAt      time.Time     // when, by Redis' clock; zero if unknown
 	Age           time.Duration // age of the mark when it was read, by Redis' clock; 0 if unknown
-	Interruptions int           // turns that were interrupted since the last finished one
+	Interruptions int           // interruptions that count, since the last finished turn
 	Fence         int64         // fencing token of the turn that was counted last; 0 if unknown
 	Suspended     bool          // the next message begins another transcript
 }

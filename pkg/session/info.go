@@ -72,6 +72,6 @@ type Resume struct {
 	Pending       bool      // the last turn was interrupted: the next one gets a note
 	Reason        string    // why
 	At            time.Time // when, by Redis' clock; zero if unknown
-	Interruptions int       // turns that were interrupted since the last finished one
+	Interruptions int       // interruptions that count, since the last finished turn
 	Suspended     bool      // the next message begins another transcript
 }

@@ -297,7 +297,7 @@ func (w *Worker) agreed() map[string]string {
 }
 
 // consumer returns the rules by which the worker owns sessions.
-func (c Config) consumer(all servedAgents, e *elsewhere) protocol.Config {
+func (c Config) consumer(all servedAgents, e *elsewhere, life *lifecycle) protocol.Config {
 	p := protocol.Config{
 		Worker: c.Name, Agent: c.AgentName, Programs: c.RunsPrograms,
 		SentinelTTL: c.LeaseTTL, Line: c.Queue, Limits: c.Limits,
@@ -309,8 +309,7 @@ func (c Config) consumer(all servedAgents, e *elsewhere) protocol.Config {
 			c.Logger.Warn("a queue is skipped: its name is not a valid session's, so nothing in it runs; see docs/wire.md for names", "queue", queue)
 		},
 	}
-	began := time.Now()
-	p.Age = func() time.Duration { return time.Since(began) }
+	p.Age = life.age
 	p.Immediate, p.Warm = all.immediate(), all.warm()
 	p.Agents, p.Instructable, p.AgentOf, p.Covers = all.names(), all.instructable(), all.table.For, all.table.Covers
 	p.Serves, p.Elsewhere, p.Unserved = e.serves, e.runElsewhere, e.unserved

@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"sync"
+	"time"
 )
 
 // lifecycle is the contract of everything that runs for a worker. An actor is a goroutine that ends
@@ -17,7 +18,11 @@ type lifecycle struct {
 	intake, work       context.Context
 	endIntake, endWork context.CancelFunc
 	actors             sync.WaitGroup
+	began              time.Time // the start
 }
+
+// age is for how long the worker has run.
+func (l *lifecycle) age() time.Duration { return time.Since(l.began) }
 
 func newLifecycle() *lifecycle {
 	var l lifecycle

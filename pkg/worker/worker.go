@@ -78,7 +78,7 @@ func New(rdb redis.UniversalClient, a agent.Agent, config ...Config) (*Worker, e
 	log, life := opts.Logger, newLifecycle()
 	p := &pauses{Backoff: opts.agentPause, agents: len(all.byName), log: log, by: map[string]pause{}}
 	e := &elsewhere{pauses: p, name: opts.Name, all: all.names(), wanted: all.table != nil, rdb: rdb, life: life, log: log, soon: make(chan struct{}, 1), missing: map[string]bool{}}
-	queue, err := protocol.NewConsumer(rdb, opts.consumer(all, e))
+	queue, err := protocol.NewConsumer(rdb, opts.consumer(all, e, life))
 	if err != nil {
 		return nil, err
 	}
@@ -141,6 +141,7 @@ func (w *Worker) Start(ctx context.Context) error {
 
 func (w *Worker) start(ctx context.Context) error {
 	defer close(w.begun)
+	w.life.began = time.Now()
 	warnings, err := redisconn.Check(ctx, w.rdb)
 	if err != nil {
 		return err

@@ -74,7 +74,7 @@ func (s *Session) recoverDead() (ends []string) {
 	// After a suspension by policy the interruptions still count in the new transcript, because the
 	// message may be killing the workers.
 	if given.suspends {
-		s.Resume.Suspended, s.Resume.atLarge = true, s.Resume.Interruptions
+		s.Resume.Suspended, s.Resume.atLarge = true, inARow{s.Resume.Interruptions, s.Resume.runs}
 	}
 	r.Phase = Idle
 	return ends
@@ -119,8 +119,10 @@ func (s *Session) verdict(counts bool) ending {
 	case r.Phase != Running || !counts || !s.interrupted("crash", false):
 		return ending{}
 	}
-	if !s.progressed() {
-		s.Resume.crashes = append(s.Resume.crashes, r.Fence)
+	if m := &s.Resume; s.progressed() {
+		m.progressed = append(m.progressed, r.Fence)
+	} else {
+		m.crashes = append(m.crashes, r.Fence)
 	}
 	if m := s.Resume; m.Suspended {
 		n := m.Interruptions

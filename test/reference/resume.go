@@ -14,11 +14,15 @@ type Resume struct {
 	Counted       int // the last counted turn
 	Suspended     bool
 
-	atLarge int   // the part of the count that a suspension leaves
-	runs    int   // interrupted ones in a row, counted or not
-	drained bool  // a drain was counted
-	crashes []int // the counted turns of dead owners
+	atLarge    inARow // what a suspension leaves
+	runs       int    // interrupted ones in a row, also with progress
+	progressed []int  // the turns of dead owners that are only in runs
+	drained    bool   // a drain was counted
+	crashes    []int  // the counted turns of dead owners
 }
+
+// inARow counts interruptions in a row.
+type inARow struct{ interruptions, runs int }
 
 // interrupted marks and counts the running turn, whoever ends it early. StuckLimit in a row suspend
 // the session, or ten times as many that were not counted. What is not counted is a lost lease, a run with progress, and a drain
@@ -34,13 +38,16 @@ func (s *Session) interrupted(reason string, older bool) bool {
 	if reason == "lease_lost" {
 		return true
 	}
+	if older && r.drained {
+		return true
+	}
 	r.runs++
-	counts := !s.progressed() && !(older && r.drained)
-	if counts {
+	counted := !s.progressed()
+	if counted {
 		r.Interruptions++
 		r.drained = r.drained || reason != "crash"
 	}
-	r.Suspended = counts && r.Interruptions >= s.Config.StuckLimit || r.runs >= 10*s.Config.StuckLimit
+	r.Suspended = counted && r.Interruptions >= s.Config.StuckLimit || r.runs >= 10*s.Config.StuckLimit
 	return true
 }
 
@@ -70,8 +77,13 @@ func (s *Session) Survive(h *Claim) string {
 			m.Deaths--
 		}
 	}
-	if m := &s.Resume; !m.Suspended && takeBack(&m.crashes, turn) {
+	m := &s.Resume
+	counted := !m.Suspended && takeBack(&m.crashes, turn)
+	if counted {
 		m.Interruptions--
+	}
+	if counted || !m.Suspended && takeBack(&m.progressed, turn) {
+		m.runs--
 		if m.Counted == turn && m.Reason == "crash" {
 			m.Reason = "lease_lost"
 		}
@@ -118,7 +130,7 @@ func (s *Session) MarkOutside(reason string) bool {
 // SuspendOutside is pkg/resume's Suspend: the next message begins another transcript.
 func (s *Session) SuspendOutside() bool {
 	if s.Known {
-		s.Resume.Suspended, s.Resume.atLarge = true, 0
+		s.Resume.Suspended, s.Resume.atLarge = true, inARow{}
 	}
 	return s.Known
 }

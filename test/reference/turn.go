@@ -144,7 +144,7 @@ func (s *Session) begin() (reset string) {
 		s.TranscriptID = s.newTranscriptID()
 		s.Title, s.TitleBy = "", ""
 		s.forgetWork()
-		s.Resume = Resume{Interruptions: s.Resume.atLarge}
+		s.Resume = Resume{Interruptions: s.Resume.atLarge.interruptions, runs: s.Resume.atLarge.runs}
 		s.forgetNotes()
 	}
 	if s.TranscriptID == "" {

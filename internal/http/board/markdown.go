@@ -16,15 +16,17 @@ import (
 	"github.com/yuin/goldmark/renderer/html"
 	"github.com/yuin/goldmark/util"
 
+	"turnstile/internal/text/printable"
 	"turnstile/pkg/session"
 )
 
-// markdown makes HTML of Markdown. A line break stays one, and HTML is text: nothing that was written is left out.
+// markdown makes HTML of Markdown. A line break stays one, and HTML is text. There are no definitions of links, which would
+// vanish. Signs of Markdown do, and the language of a fence, so a text is also there as it was written, and a question, which
+// somebody decides, is only shown so.
 var markdown = goldmark.New(
 	goldmark.WithParser(parser.NewParser(
 		parser.WithBlockParsers(without(parser.DefaultBlockParsers(), parser.NewHTMLBlockParser())...),
 		parser.WithInlineParsers(without(parser.DefaultInlineParsers(), parser.NewRawHTMLParser())...),
-		parser.WithParagraphTransformers(parser.DefaultParagraphTransformers()...),
 	)),
 	goldmark.WithExtensions(extension.Table, extension.Strikethrough, extension.NewLinkify(extension.WithLinkifyAllowedProtocols([]string{"https:", "http:"}))),
 	goldmark.WithRendererOptions(html.WithHardWraps(), renderer.WithNodeRenderers(util.Prioritized(images{}, 1))),
@@ -55,6 +57,7 @@ var harmless = func() *bluemonday.Policy {
 	p.AllowElements("p", "br", "hr", "h1", "h2", "h3", "h4", "h5", "h6", "strong", "em", "del", "code", "pre", "blockquote", "ul", "ol", "li",
 		"table", "thead", "tbody", "tr", "th", "td")
 	p.AllowAttrs("href").OnElements("a")
+	p.AllowAttrs("start").Matching(bluemonday.Integer).OnElements("ol")
 	p.AllowStandardURLs()
 	p.AllowURLSchemes("https", "http", "mailto")
 	p.RequireNoFollowOnLinks(true)
@@ -111,7 +114,7 @@ func (r *renders) words(text string) words {
 	r.left -= cost(shown)
 	var page bytes.Buffer
 	if markdown.Convert([]byte(shown), &page) == nil {
-		said.HTML = template.HTML(harmless.SanitizeBytes(page.Bytes())) //nolint:gosec // it is harmless
+		said.HTML = template.HTML(printable.Text(harmless.Sanitize(page.String()))) //nolint:gosec // it is harmless
 	}
 	return said
 }
@@ -119,9 +122,6 @@ func (r *renders) words(text string) words {
 // render renders the page's texts, the newest ones first: if they are too many, old ones are shown as they were written.
 func (p *sessionPage) render() {
 	r := renders{left: renderMost}
-	if p.Question != nil {
-		p.Asks = r.words(p.Question.Text)
-	}
 	for _, m := range p.TurnMessages {
 		p.Asked = append(p.Asked, asked{m, r.words(m.Text)})
 	}

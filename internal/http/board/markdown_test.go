@@ -45,7 +45,9 @@ var markdowns = map[string]string{
 	"[x](javascript:owned()) [y](data:text/html,owned) [z](vbscript:x)":        "<p>x y z</p>",
 	"[x](JaVaScRiPt&#58;owned()) <javascript:owned()> *y*":                     "<p>x ",
 	"![pixel *one*](https://spy.example/1.png) ![b](data:image/png;base64,AA)": "<p>[image pixel <em>one</em>] [image b]</p>",
-	"[a][b]\n\n[b]: https://a.example \"onmouseover=owned()\"":                 `<a href="https://a.example" rel="nofollow noopener" target="_blank">a</a>`,
+	"Pay 5 EUR?\n\n[x]: https://a.example \"and *all* of it\"":                 `and <em>all</em> of it`,
+	"5000. Pay it?":      `<ol start="5000">`,
+	"*bidi* &#x202e;txt": "<em>bidi</em> txt",
 	// Half of it.
 	"```html\n<script>owned()</script>\n```":       "<pre><code>&lt;script&gt;owned()&lt;/script&gt;\n</code></pre>",
 	"**bold [link](https://a.example":              `<p>**bold [link](<a href="https://a.example"`,
@@ -54,8 +56,8 @@ var markdowns = map[string]string{
 	"plain 5 < 6 <script>": "",
 }
 
-// Wherever people's or agents' words stand on a session's page, their Markdown is rendered without anything that runs, loads or
-// follows, and they are there as they were written.
+// Wherever people's or agents' words stand on a session's page but in a question, their Markdown is rendered without anything that
+// runs, loads or follows, and they are there as they were written.
 func TestMarkdown(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -87,6 +89,10 @@ func TestMarkdown(t *testing.T) {
 				return strings.Contains(p.text, at[len(at)-1])
 			})
 			for _, place := range at {
+				want := want
+				if do == "ask" {
+					want = "" // what somebody decides is only shown as it was written
+				}
 				_, shown, _ := strings.Cut(p.text, place)
 				if at := strings.Index(shown, "</details>"); at >= 0 && want != "" {
 					shown = shown[:at]

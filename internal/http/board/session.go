@@ -43,7 +43,6 @@ type sessionPage struct {
 	Newest  string // the link to the newest entries, "" if these are the newest
 	Live    live
 	Asked   []asked // TurnMessages
-	Asks    words   // the question's text
 	Line    []admin.QueuedMessage
 	Letters []admin.DeadLetter
 

@@ -55,13 +55,14 @@ type approvalItem struct {
 	Server    string `json:"server_label"`
 	Name      string `json:"name"`
 	Arguments string `json:"arguments"`
+	Text      string `json:"text,omitempty"` // not OpenAI's
 }
 
-// item is the question as an item. One without arguments may have a text, which its reader must not miss.
+// item is the question as an item. Without arguments its text stands in their place: its reader must not miss it.
 func (q approval) item(e session.Event) approvalItem {
-	item := approvalItem{q.id(), approvalRequest, serverLabel, e.Name, "{}"}
+	item := approvalItem{q.id(), approvalRequest, serverLabel, e.Name, "{}", e.Text}
 	switch {
-	case len(e.Input) > 0:
+	case len(e.Input) > 0 && string(e.Input) != "null":
 		item.Arguments = argumentsText(e.Input)
 	case e.Text != "":
 		item.Arguments = `{"text":` + string(quoted(e.Text)) + `}`
@@ -77,25 +78,18 @@ func (a *API) openQuestion(ctx context.Context, p place) (*approvalItem, error) 
 	}
 	q := approval{p, info.Question.Number}
 	asked, err := a.asked(ctx, q, info.Question.AskedAt)
-	if err != nil {
+	if err != nil || asked.Type == "" { // nobody is to decide without its arguments
 		return nil, err
 	}
-	if asked.Type == "" && info.StartedAt.Add(info.Running).Sub(info.Question.AskedAt) < questionLost {
-		return nil, nil // nobody is to decide without its arguments
-	}
-	asked.Name, asked.Text = info.Question.Name, info.Question.Text
 	item := q.item(asked)
 	return &item, nil
 }
 
-// questionWait bounds how long a question's event is waited for, which follows the question at once. After questionLost
-// the session's stream has lost it.
-const (
-	questionWait = time.Second
-	questionLost = time.Minute
-)
+// questionWait bounds how long a question's event is waited for, which follows the question at once.
+const questionWait = time.Second
 
-// asked is the event of a question, which has the arguments that are not stored with it. It is zero if there is none.
+// asked is the event of a question, which has the arguments that are not stored with it. It is zero if the session's
+// stream does not have it any more.
 func (a *API) asked(ctx context.Context, q approval, at time.Time) (session.Event, error) {
 	ctx, cancel := context.WithTimeout(ctx, questionWait)
 	defer cancel()
@@ -108,6 +102,8 @@ func (a *API) asked(ctx context.Context, q approval, at time.Time) (session.Even
 			return session.Event{}, nil
 		case err != nil:
 			return session.Event{}, err
+		case e.Type == session.EventGap:
+			return session.Event{}, nil
 		case e.Type == session.EventQuestionAsked && e.CallID == strconv.Itoa(q.number):
 			return e, nil
 		}

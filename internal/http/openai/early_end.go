@@ -84,8 +84,15 @@ func (p *past) pass(e session.Event, see func(session.Event)) {
 	case fenceOf(e.Turn) < p.until:
 		p.events = append(p.events, e)
 	default:
-		for _, e := range stream.Standing(append(p.events, e)) {
-			see(e)
+		all := append(p.events, e)
+		standing := stream.Standing(all)
+		for _, e := range all { // a question that was decided is an item of every stream, so that their indexes are the same
+			if len(standing) > 0 && e.ID == standing[0].ID {
+				standing = standing[1:]
+				see(e)
+			} else if e.Type == session.EventQuestionAsked {
+				see(e)
+			}
 		}
 		*p = past{}
 	}

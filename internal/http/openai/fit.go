@@ -61,7 +61,10 @@ func leaveOut(all []statement, bytes int) (gone int) {
 		if i >= latest && s.role == roleUser {
 			continue
 		}
-		var kept []session.Attachment
+		kept, marks := []session.Attachment(nil), []string{}
+		if s.text != "" {
+			marks = append(marks, s.text)
+		}
 		for _, f := range s.files {
 			mark := "[A file sent earlier is left out here: it does not fit.]"
 			if strings.HasPrefix(f.Mime, "image/") {
@@ -71,10 +74,10 @@ func leaveOut(all []statement, bytes int) (gone int) {
 				kept = append(kept, f)
 				continue
 			}
-			s.text = strings.TrimPrefix(s.text+"\n\n"+mark, "\n\n")
+			marks = append(marks, mark)
 			bytes, gone = bytes-len(f.URL)+len(mark), gone+1
 		}
-		s.files = kept
+		s.text, s.files = strings.Join(marks, "\n\n"), kept
 	}
 	return gone
 }

@@ -46,7 +46,7 @@ type Worker struct {
 	Stored
 
 	CrashPolicy CrashPolicy `env:"TURNSTILE_CRASH_POLICY" envDefault:"resume" unit:"resume, suspend" agree:"value" help:"How a turn is recovered after its worker's death. resume: it runs again with the same transcript, and a note. suspend: it runs again with a new one."`
-	StuckLimit  int         `env:"TURNSTILE_STUCK_LIMIT" envDefault:"3" unit:"interruptions" agree:"value" help:"How many interruptions in a row make the session begin a new transcript. A deploy counts once, a run with progress not at all. If the last one was a worker's death, the message becomes a dead letter."`
+	StuckLimit  int         `env:"TURNSTILE_STUCK_LIMIT" envDefault:"3" unit:"interruptions" agree:"value" help:"How many interruptions in a row make the session begin a new transcript. A deploy counts once, a run with progress as a tenth. If the last one was a worker's death, the message becomes a dead letter."`
 
 	SweepInterval time.Duration `env:"TURNSTILE_SWEEP_INTERVAL" envDefault:"15s" unit:"duration" help:"How often the workers look for sessions with a lost wake-up."`
 	RecoveryRate  Rate          `env:"TURNSTILE_RECOVERY_RATE" envDefault:"50/s" unit:"sessions/s" agree:"value" help:"How many overdue sessions are recovered per second after a crash or an outage, by all workers together."`

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"turnstile/internal/program/config"
 	"turnstile/internal/program/daemon"
 	"turnstile/internal/program/httpd"
 	"turnstile/internal/program/metrics"
@@ -25,6 +26,9 @@ func (p *Program) dashboard(ctx context.Context, flags map[string]string) error 
 	s, err := p.served(flags, map[string]string{"TURNSTILE_HTTP_ADDR": dashboardAddr})
 	if err != nil {
 		return err
+	}
+	if p.CheckAgents == nil { // its own agent, which may run programs
+		s.Agent = config.AgentKind("go:" + p.Name)
 	}
 	token := service.MakeToken(&s)
 	log := daemon.NewLogger(p.ErrOut, s.LogLevel, s.LogFormat)

@@ -302,7 +302,7 @@ if begun and not dead then call('HSET', s.run, 'hold', '') end -- a message of i
 if begun and run.rollback == run.fence then entries = entries + 1 end
 count_processed(s, tonumber(run.done) or 0)
 if crashed or excused then store_interruption(s, mark) end
-if crashed and journal.progress ~= run.fence then call('HSET', s.resume, 'crashes', with_fence(mark.crashes, run.fence)) end
+if crashed then call('HSET', s.resume, 'crashes', with_fence(mark.crashes, run.fence .. (journal.progress == run.fence and '+' or ''))) end
 forward(s, due, now) -- delayed tasks join the queue
 if gone > 0 then call('LTRIM', s.pending, 0, -1 - gone) end -- ids without a task
 
@@ -330,7 +330,7 @@ elseif mark.suspended or crashed and crash_suspends then
   call('HDEL', s.record, 'title', 'title_by')
   forget_notes(s)
   local carried = mark.carried or not mark.suspended and mark.interruptions
-  if carried then call('HSET', s.resume, 'interruptions', carried) end
+  if carried then call('HSET', s.resume, 'interruptions', carried, 'runs', mark.runs) end
 elseif mark.pending and not (dead and rotated) then
   resumed = mark.reason ~= '' and mark.reason or 'restart_timeout'
 end

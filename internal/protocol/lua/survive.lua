@@ -32,8 +32,10 @@ for _, id in ipairs(ids) do
 end
 for _, t in ipairs(tasks) do call('HSET', s.task .. t.id, 'deaths', int(t.deaths), 'died', t.rest) end
 local rest = not mark.suspended and without_fence(mark.crashes, s.fence)
-if rest then
-  call('HSET', s.resume, 'crashes', rest, 'interruptions', int(math.max(mark.interruptions - 1, 0)))
+local progressed = not mark.suspended and not rest and without_fence(mark.crashes, s.fence .. '+')
+if rest or progressed then
+  call('HSET', s.resume, 'crashes', rest or progressed, 'interruptions', int(math.max(mark.interruptions - (rest and 1 or 0), 0)),
+    'runs', int(math.max(mark.runs - 1, 0)))
   if mark.fence == s.fence and mark.reason == 'crash' then call('HSET', s.resume, 'reason', LEASE_LOST) end
 end
 return result{now = now_ms(), free = 0}

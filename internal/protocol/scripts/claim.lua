@@ -617,7 +617,8 @@ local function held_back(id, hold, now)
   return false
 end
 
--- RUNS_MOST times stuck_limit interruptions suspend a session, whatever its runs have done.
+-- RUNS_MOST times stuck_limit interruptions suspend a session, whatever its runs have done. Those of a deploy, after the
+-- first, are none.
 local RUNS_MOST = 10
 
 -- interrupt(mark, fence, reason, rotated, now, stuck_limit, progressed, started) marks the interruption of the turn
@@ -630,9 +631,11 @@ local function interrupt(mark, fence, reason, rotated, now, stuck_limit, progres
   if mark.suspended or mark.fence == fence or rotated then return false end
   mark.pending, mark.reason, mark.marked_at, mark.fence = true, reason, now, fence
   if not stuck_limit then return true end
+  local drained_at = mark.drained_at
+  if started and drained_at and started < drained_at and drained_at <= now then return true end
   mark.runs = mark.runs + 1
-  local counts = not progressed and not (started and mark.drained_at and started < mark.drained_at)
-  if counts then mark.interruptions, mark.drained_at = mark.interruptions + 1, started and now or mark.drained_at end
+  local counts = not progressed
+  if counts then mark.interruptions, mark.drained_at = mark.interruptions + 1, started and now or drained_at end
   mark.suspended = counts and mark.interruptions >= stuck_limit or mark.runs >= RUNS_MOST * stuck_limit
   return true
 end
@@ -1113,7 +1116,7 @@ if begun and not dead then call('HSET', s_run, 'hold', '') end -- a message of i
 if begun and run.rollback == run.fence then entries = entries + 1 end
 count_processed(s_processed, s_processed_day, tonumber(run.done) or 0)
 if crashed or excused then store_interruption(s_resume, s_run, mark) end
-if crashed and journal.progress ~= run.fence then call('HSET', s_resume, 'crashes', string.sub((mark.crashes or '') .. run.fence .. ' ', -140)) end
+if crashed then call('HSET', s_resume, 'crashes', string.sub((mark.crashes or '') .. (run.fence .. (journal.progress == run.fence and '+' or '')) .. ' ', -140)) end
 forward(s_pending, s_task, due, now) -- delayed tasks join the queue
 if gone > 0 then call('LTRIM', s_pending, 0, -1 - gone) end -- ids without a task
 
@@ -1141,7 +1144,7 @@ elseif mark.suspended or crashed and crash_suspends then
   call('HDEL', s_record, 'title', 'title_by')
   forget_notes(s_record)
   local carried = mark.carried or not mark.suspended and mark.interruptions
-  if carried then call('HSET', s_resume, 'interruptions', carried) end
+  if carried then call('HSET', s_resume, 'interruptions', carried, 'runs', mark.runs) end
 elseif mark.pending and not (dead and rotated) then
   resumed = mark.reason ~= '' and mark.reason or 'restart_timeout'
 end

@@ -272,7 +272,8 @@ local function earlier_result(s_fence, s_token, run)
   return false
 end
 
--- RUNS_MOST times stuck_limit interruptions suspend a session, whatever its runs have done.
+-- RUNS_MOST times stuck_limit interruptions suspend a session, whatever its runs have done. Those of a deploy, after the
+-- first, are none.
 local RUNS_MOST = 10
 
 -- interrupt(mark, fence, reason, rotated, now, stuck_limit, progressed, started) marks the interruption of the turn
@@ -285,9 +286,11 @@ local function interrupt(mark, fence, reason, rotated, now, stuck_limit, progres
   if mark.suspended or mark.fence == fence or rotated then return false end
   mark.pending, mark.reason, mark.marked_at, mark.fence = true, reason, now, fence
   if not stuck_limit then return true end
+  local drained_at = mark.drained_at
+  if started and drained_at and started < drained_at and drained_at <= now then return true end
   mark.runs = mark.runs + 1
-  local counts = not progressed and not (started and mark.drained_at and started < mark.drained_at)
-  if counts then mark.interruptions, mark.drained_at = mark.interruptions + 1, started and now or mark.drained_at end
+  local counts = not progressed
+  if counts then mark.interruptions, mark.drained_at = mark.interruptions + 1, started and now or drained_at end
   mark.suspended = counts and mark.interruptions >= stuck_limit or mark.runs >= RUNS_MOST * stuck_limit
   return true
 end

@@ -80,8 +80,10 @@ for _, id in ipairs(ids) do
 end
 for _, t in ipairs(tasks) do call('HSET', s_task .. t.id, 'deaths', string.format('%d', t.deaths), 'died', t.rest) end
 local rest = not mark.suspended and without_fence(mark.crashes, s_fence)
-if rest then
-  call('HSET', s_resume, 'crashes', rest, 'interruptions', string.format('%d', (math.max(mark.interruptions - 1, 0))))
+local progressed = not mark.suspended and not rest and without_fence(mark.crashes, s_fence .. '+')
+if rest or progressed then
+  call('HSET', s_resume, 'crashes', rest or progressed, 'interruptions', string.format('%d', (math.max(mark.interruptions - (rest and 1 or 0), 0))),
+    'runs', string.format('%d', (math.max(mark.runs - 1, 0))))
   if mark.fence == s_fence and mark.reason == 'crash' then call('HSET', s_resume, 'reason', LEASE_LOST) end
 end
 return {now_ms(), 0}
