@@ -75,12 +75,12 @@ func (p *process) isDead() bool {
 // kill is kill -9: the process reaches nothing any more, and its agents end. lost: requests on their way
 // are lost. Its goroutines cannot be killed. They notice in the background that Redis is unreachable.
 func (p *process) kill(lost bool) {
-	close(p.dead)
 	for _, l := range []*link{p.redis, p.hook} {
 		l.release()
 		l.setDown(true)
 		l.cut(lost)
 	}
+	close(p.dead) // not before: nothing of what its agents then say reaches Redis
 	p.life.server.unlink(p.redis)
 	p.life.background.Go(func() { p.end(p.worker.Stop) })
 }
