@@ -63,7 +63,6 @@ func takers(workers []admin.Worker) map[string]bool {
 			before, known := takes[name]
 			takes[name], all = does && (before || !known), all && does
 		}
-		all = all && len(w.Agents) > 0
 	}
 	if _, known := takes[agents.Default]; !known {
 		takes[agents.Default] = all
