@@ -136,7 +136,7 @@ func TestB70_StoppedBeforeACheckpoint(t *testing.T) {
 // that it lives, which takes back counts in the message's task and in the resume record.
 func (r *rig) steady(task string) string {
 	r.Helper()
-	counts := map[string][]string{task: {"deaths", "died"}, r.k.Resume(): {"reason", "crashes", "interruptions"}}
+	counts := map[string][]string{task: {"deaths", "died"}, r.k.Resume(): {"reason", "crashes", "interruptions", "runs"}}
 	var lines []string
 	for _, line := range strings.Split(r.sessionDump(), "\n") {
 		key, _, _ := strings.Cut(line, " ")
