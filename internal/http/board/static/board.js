@@ -101,10 +101,11 @@ if (session) {
     if (again) { again = false; soon(); }
   };
   const soon = () => { if (!timer) timer = setTimeout(read, 150); };
-  // The server renders the paragraphs that are whole.
+  // The server renders the paragraphs that are whole. A fence, also one that is still open, is none.
   const render = () => {
     slow = 0;
-    if (/\n\s*\n/.test(document.getElementById("reply")?.lastElementChild?.textContent)) soon();
+    const text = document.getElementById("reply")?.lastElementChild?.textContent ?? "";
+    if (/\n\s*\n/.test(text.replace(/^(```|~~~)[^]*?(?:^\1|(?![^]))/gm, ""))) soon();
   };
 
   if (session.dataset.stream) {
