@@ -53,7 +53,7 @@ func plainOnes() []configuration {
 		}},
 		{Configuration: explore.Configuration{
 			Name: "shares", Purpose: "a session makes way for another behind each turn, and is taken up again",
-			Sessions: []string{main, other}, Ordered: []string{"m1", "m2", "m3"}, AtLeast: 900,
+			Sessions: []string{main, other}, Ordered: []string{"m1", "m2", "m3"}, AtLeast: 750,
 			Before: before(text("m1"), text("m2")),
 			Processes: list(explore.Process{Name: "sender3", Run: func(l *explore.Life) {
 				send(l, actors.NewClient(l.Redis), other, text("m3"))
