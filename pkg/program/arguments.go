@@ -26,6 +26,9 @@ type arguments struct {
 // programName is how the program was called, without its directory.
 func programName() string { return filepath.Base(os.Args[0]) }
 
+// ownAgent is the kind of the program's agent: two programs differ, see package agreement.
+func ownAgent() config.AgentKind { return config.AgentKind("go:" + programName()) }
+
 // options are those of the settings.
 func (a arguments) options() config.Options {
 	o := config.Options{Overrides: a.settings, NoAgent: true}

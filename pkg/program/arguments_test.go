@@ -52,6 +52,19 @@ func TestArguments(t *testing.T) {
 	}
 }
 
+// The dashboard asks for a token, whatever TURNSTILE_AGENT says of another program's agent: the program's own may run programs.
+func TestDashboardIsClosed(t *testing.T) {
+	t.Parallel()
+	self, err := os.Executable()
+	expect.OK(t, err)
+	p := programs.Start(t, programs.Command(t, self, []string{
+		childVariable + "=1", "REDIS_URL=" + redistest.URL(t), "TURNSTILE_AGENT=echo", "TURNSTILE_HTTP_ADDR=127.0.0.1:0",
+	}, "dashboard"))
+	p.Output.Await(t, "a password for this run")
+	p.Signal(syscall.SIGTERM)
+	expect.Equal(t, "exit code", p.ExitCode(), 0)
+}
+
 // The program has worker's commands, and they name it. The agent does not run for them.
 func TestCommands(t *testing.T) {
 	t.Parallel()

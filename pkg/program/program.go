@@ -67,7 +67,7 @@ func Init() {
 // the process with Exit: after a third signal turns may still run, and other workers run them again
 // when their leases have expired.
 func Run(ctx context.Context, a agent.Agent) error {
-	p := &operator.Program{Name: programName(), Help: fmt.Sprintf(helpText, programName()), Settings: config.ProgramSettings(), Environ: os.Environ(), Stdin: os.Stdin}
+	p := &operator.Program{Name: programName(), Help: fmt.Sprintf(helpText, programName()), Settings: config.ProgramSettings(), Environ: os.Environ(), Stdin: os.Stdin, Agent: ownAgent()}
 	p.Work = func(ctx context.Context, flags map[string]string, dev bool) error {
 		return work(ctx, a, arguments{flags, dev}, p.ErrOut)
 	}
@@ -84,7 +84,7 @@ func work(ctx context.Context, a agent.Agent, args arguments, out *daemon.Output
 		return err
 	}
 	log := daemon.NewLogger(out, settings.LogLevel, settings.LogFormat)
-	settings.Agent = config.AgentKind("go:" + programName()) // so that two programs differ, see package agreement
+	settings.Agent = ownAgent()
 	hup := service.Restart
 	if args.dev {
 		hup = service.Shutdown // nothing would start it again

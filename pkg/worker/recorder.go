@@ -118,10 +118,11 @@ func (r *recorder) add(e agent.Event) {
 	if r.trace != nil {
 		r.traced(e)
 	}
-	if did := r.entries.add(e, r.redisNow()); did != nothing {
+	did := r.entries.add(e, r.redisNow())
+	if did != nothing {
 		r.checkpoints.after(did)
 	}
-	if r.entries.progressed && !r.journal.steps { // steps are counted by the journal: a replayed one is none
+	if did == toolEnded && r.entries.progressed && !r.journal.steps { // the journal notes the progress of steps, not of repeated ones
 		r.claim.Progressed()
 	}
 	r.send(streamed(r.turn.ID, e))

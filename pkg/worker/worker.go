@@ -116,9 +116,9 @@ func New(rdb redis.UniversalClient, a agent.Agent, config ...Config) (*Worker, e
 func (w *Worker) Name() string { return w.opts.Name }
 
 // Start checks the Redis server and begins to take sessions. It fails if the server is unreachable,
-// older than 7.0 or a replica, if its user has too few rights, or if a worker of a build with other records lives, and logs a warning if the server may lose data. When it returns,
-// requests to stop a turn reach the worker. ctx bounds only Start. After an error nothing of the
-// worker runs.
+// older than 7.0 or a replica, if its user has too few rights, or if a worker of a build with other records lives.
+// It logs a warning if the server may lose data. When it returns, requests to stop a turn reach the worker. ctx
+// bounds only Start. After an error nothing of the worker runs.
 func (w *Worker) Start(ctx context.Context) error {
 	w.mu.Lock()
 	was := w.state

@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"turnstile/internal/program/config"
 	"turnstile/internal/program/daemon"
 	"turnstile/internal/program/httpd"
 	"turnstile/internal/program/metrics"
@@ -27,9 +27,7 @@ func (p *Program) dashboard(ctx context.Context, flags map[string]string) error 
 	if err != nil {
 		return err
 	}
-	if p.CheckAgents == nil { // its own agent, which may run programs
-		s.Agent = config.AgentKind("go:" + p.Name)
-	}
+	s.Agent = cmp.Or(p.Agent, s.Agent)
 	token := service.MakeToken(&s)
 	log := daemon.NewLogger(p.ErrOut, s.LogLevel, s.LogFormat)
 	daemon.LimitMemory(log)

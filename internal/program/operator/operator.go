@@ -39,6 +39,9 @@ type Program struct {
 	// Work is the program without a command, until ctx ends.
 	Work func(ctx context.Context, flags map[string]string, dev bool) error
 
+	// Agent is the program's own agent, which may run programs. "": it runs that of TURNSTILE_AGENT.
+	Agent config.AgentKind
+
 	// CheckAgents checks the agents of TURNSTILE_AGENTS_FILE. nil: the program has none, and no command agents.
 	CheckAgents func(config.Worker) error
 

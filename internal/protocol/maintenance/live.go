@@ -16,7 +16,7 @@ import (
 )
 
 // Layout is the version of the keys and scripts that this build's workers use. Workers of two layouts must not share
-// a Redis. It is raised only before 0.1.0.
+// a Redis.
 const Layout = 2
 
 // CheckLayout returns an error if a worker with another layout lives.

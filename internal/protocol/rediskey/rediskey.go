@@ -101,7 +101,7 @@ func (s Session) Run() string       { return s.own + "run" }       // HASH the t
 func (s Session) Record() string    { return s.own + "session" }   // HASH the session's record
 func (s Session) Followups() string { return s.own + "followups" } // HASH message ID -> JSON
 func (s Session) Resume() string    { return s.own + "resume" }    // HASH mark, interruptions, suspension
-func (s Session) Partial() string   { return s.own + "partial" }   // of builds before park: erase and forget delete it
+func (s Session) Partial() string   { return s.own + "partial" }   // of builds before layout 2: erase and forget delete it
 func (s Session) Journal() string   { return s.own + "journal" }   // HASH the running turn's entries and steps so far
 func (s Session) Events() string    { return s.own + "events" }    // STREAM the events
 func (s Session) State() string     { return s.own + "state" }     // STRING the agent state

@@ -617,8 +617,8 @@ local function held_back(id, hold, now)
   return false
 end
 
--- RUNS_MOST times stuck_limit interruptions suspend a session, whatever its runs have done. Those of a deploy, after the
--- first, are none.
+-- RUNS_MOST times stuck_limit interruptions suspend a session, whatever its runs have done. Of a deploy's drains only the
+-- first is one of them.
 local RUNS_MOST = 10
 
 -- interrupt(mark, fence, reason, rotated, now, stuck_limit, progressed, started) marks the interruption of the turn

@@ -29,8 +29,8 @@ local function fields_1(key)
   return {token = v[1], fence = v[2], phase = v[3], rotated = v[4], stop = v[5], rollback = v[6], interrupt = v[7]}
 end
 
--- RUNS_MOST times stuck_limit interruptions suspend a session, whatever its runs have done. Those of a deploy, after the
--- first, are none.
+-- RUNS_MOST times stuck_limit interruptions suspend a session, whatever its runs have done. Of a deploy's drains only the
+-- first is one of them.
 local RUNS_MOST = 10
 
 -- interrupt(mark, fence, reason, rotated, now, stuck_limit, progressed, started) marks the interruption of the turn

@@ -40,7 +40,8 @@ type Config struct {
 
 	// ContextTokens is the estimated size that a request may have: one token for 4 bytes of text, 8
 	// more for each message and 1000 for an image. It includes the system prompt, the tools, the
-	// turn itself and what a client's program brings, which are always sent. The newest of the history fill the rest. Defaults to 32,000.
+	// turn itself and what a client's program brings, which are always sent. The newest of the history
+	// fill the rest. Defaults to 32,000.
 	ContextTokens int
 
 	// Tools are offered to the model.

@@ -1,6 +1,6 @@
 -- How an unfinished turn ends: a claim finds its owner dead, a drain interrupts it, or an attempt
--- failed. Its messages go back to the head of the queue. The rules for its resume mark and
--- the count of interruptions are here.
+-- failed. Its messages go back to the head of the queue. The rules for its resume mark and the count of
+-- interruptions are here.
 
 -- load_mark(s) returns the session's resume record.
 local function load_mark(s)
@@ -10,8 +10,8 @@ local function load_mark(s)
     runs = tonumber(m.runs) or 0, drained_at = tonumber(m.drained_at)}
 end
 
--- RUNS_MOST times stuck_limit interruptions suspend a session, whatever its runs have done. Those of a deploy, after the
--- first, are none.
+-- RUNS_MOST times stuck_limit interruptions suspend a session, whatever its runs have done. Of a deploy's drains only the
+-- first is one of them.
 local RUNS_MOST = 10
 
 -- interrupt(mark, fence, reason, rotated, now, stuck_limit, progressed, started) marks the interruption of the turn
@@ -45,7 +45,8 @@ end
 -- LEASE_LOST is the reason if the turn's owner lost its lease and lives.
 local LEASE_LOST = 'lease_lost'
 
--- The fencing tokens of the newest deaths, nine or ten, are stored as "fence fence+ ", so that an owner that lives can take its own back: see survive.
+-- The fencing tokens of the newest deaths, nine or ten, are stored as "fence fence+ ", so that an owner that
+-- lives can take its own back: see survive. A plus stands for a run with progress.
 
 -- with_fence(list, fence) returns the list with one more.
 local function with_fence(list, fence) return string.sub((list or '') .. fence .. ' ', -140) end
