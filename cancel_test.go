@@ -111,7 +111,7 @@ func TestCancelWhatIsRetried(t *testing.T) {
 		b.Say("a")
 		h := b.Start()
 		b.Say("b")
-		expect.OK(t, h.Retry(b.Ctx, errors.New("x"), time.Hour, 0))
+		expect.OK(t, h.Park(b.Ctx, protocol.Parking{Failed: errors.New("x"), Wait: time.Hour}))
 		b.Pop()
 		cancelled(b, "a")
 		expect.List(t, "woken", b.Pop(), actors.Key)

@@ -312,7 +312,7 @@ func messageLife(b *actors.Bench) {
 	expect.OK(b, h.Emit(b.Ctx, []session.Event{{Type: "text", Turn: h.Turn().ID, Text: "not of m"}}))
 	b.Finish(h)
 	expect.OK(b, h.Promote(b.Ctx))
-	expect.OK(b, h.Requeue(b.Ctx, "drain")) // one entry with two events
+	expect.OK(b, h.Park(b.Ctx, protocol.Parking{Interrupted: "drain"})) // one entry with two events
 	h = b.Start()
 	turn := h.Turn().ID
 	expect.OK(b, h.Emit(b.Ctx, []session.Event{{Type: "thought", Turn: turn, Text: "hm"}, {Type: "text", Turn: turn, Text: "first"}}))

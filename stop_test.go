@@ -142,7 +142,7 @@ func TestStopOfARunningTurn(t *testing.T) {
 	if r := b.Worker.Renew(b.Ctx, []*protocol.Claim{h})[0]; !errors.Is(r.Requested, protocol.ErrStopRequested) || r.Fence != h.Turn().Fence {
 		t.Errorf("renewal: %+v", r)
 	}
-	if err := h.Requeue(b.Ctx, "drain"); !errors.Is(err, protocol.ErrStopRequested) {
+	if err := h.Park(b.Ctx, protocol.Parking{Interrupted: "drain"}); !errors.Is(err, protocol.ErrStopRequested) {
 		t.Errorf("requeue: %v", err)
 	}
 	more, err := h.Finish(b.Ctx, protocol.End{Status: session.StatusStopped, Error: "stopped by user"})

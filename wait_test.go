@@ -24,9 +24,9 @@ func TestWait(t *testing.T) {
 	b.Start()
 	b.Die()
 	h := b.Start()
-	expect.OK(t, h.Retry(b.Ctx, errors.New("flaky"), 0, 0))
+	expect.OK(t, h.Park(b.Ctx, protocol.Parking{Failed: errors.New("flaky")}))
 	h = b.Start()
-	expect.OK(t, h.Requeue(b.Ctx, "drain"))
+	expect.OK(t, h.Park(b.Ctx, protocol.Parking{Interrupted: "drain"}))
 	h = b.Start()
 	b.Finish(h)
 	o := <-got

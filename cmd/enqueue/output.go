@@ -201,6 +201,9 @@ func refused(r receipt.Receipt) failure {
 func refusal(r receipt.Receipt) string {
 	switch err := r.Err; {
 	case errors.Is(err, session.ErrBusy):
+		if _, until, ok := strings.Cut(err.Error(), session.ErrBusy.Error()+": "); ok {
+			return "refused: session " + r.Session + " has a turn, " + until + "; nothing was stored"
+		}
 		return "refused: session " + r.Session + " is running a turn; nothing was stored"
 	case errors.Is(err, session.ErrFollowupsFull):
 		return "refused: the queue of session " + r.Session + " is full; nothing was stored"

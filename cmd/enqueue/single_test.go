@@ -235,12 +235,12 @@ func TestWaitGoesOnThroughARetryAndARequeue(t *testing.T) {
 		turn := h.Turn()
 		switch {
 		case turn.Attempt == 1:
-			if err := h.Retry(context.Background(), context.DeadlineExceeded, 10*time.Millisecond, 0); err != nil {
+			if err := h.Park(context.Background(), protocol.Parking{Failed: context.DeadlineExceeded, Wait: 10*time.Millisecond}); err != nil {
 				t.Error(err)
 			}
 			return nil
 		case turn.Redelivered == 0:
-			if err := h.Requeue(context.Background(), "drain"); err != nil {
+			if err := h.Park(context.Background(), protocol.Parking{Interrupted: "drain"}); err != nil {
 				t.Error(err)
 			}
 			return nil

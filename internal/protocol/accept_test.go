@@ -69,7 +69,7 @@ func TestFastPathAfterARetry(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
 	b.Say("a")
-	expect.OK(t, b.Start().Retry(b.Ctx, errors.New("no"), time.Millisecond, 0))
+	expect.OK(t, b.Start().Park(b.Ctx, protocol.Parking{Failed: errors.New("no"), Wait: time.Millisecond}))
 	expect.Soon(t, "the end of the backoff", func() bool {
 		claims, err := b.Worker.Claim(b.Ctx, []string{actors.Key})
 		expect.OK(t, err)

@@ -108,7 +108,7 @@ func TestAnotherAgentBeginsWithATranscript(t *testing.T) {
 	}
 }
 
-// A dead worker's message runs again with the agent that was chosen meanwhile.
+// A dead worker's turn goes on with its own agent. The one that was chosen meanwhile is the next turn's.
 func TestADeathAndAnotherAgent(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t, serves("support", "support", "coder"))
@@ -118,9 +118,10 @@ func TestADeathAndAnotherAgent(t *testing.T) {
 	expect.OK(t, err)
 	b.Die()
 	h := b.Start()
-	expect.Equal(t, "agent", h.Turn().Agent, "coder")
+	expect.Equal(t, "agent", h.Turn().Agent, "support")
 	b.Say("b")
-	expect.Equal(t, "more", b.Finish(h), true)
+	expect.Equal(t, "more", b.Finish(h), false)
+	expect.Equal(t, "the next agent", b.Start().Turn().Agent, "coder")
 }
 
 // An agent that no living worker runs is in the session's record, and the session is one that needs
@@ -225,8 +226,7 @@ func TestASessionWithoutANameHasTheDefaultAgent(t *testing.T) {
 	}
 }
 
-// A claim whose reply was lost is repeated. If another agent was chosen meanwhile, it gets nothing of the
-// first one's turn.
+// A claim whose reply was lost is repeated. If another agent was chosen meanwhile, the turn keeps its own.
 func TestARepeatedClaimAndAnotherAgent(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t, serves("support", "support", "coder"))
@@ -250,7 +250,8 @@ func TestARepeatedClaimAndAnotherAgent(t *testing.T) {
 	claims, err := worker.Claim(b.Ctx, []string{actors.Key})
 	expect.OK(t, err)
 	expect.Equal(t, "sent twice", first, false)
-	expect.Equal(t, "claims", len(claims), 0)
+	expect.Equal(t, "claims", len(claims), 1)
+	expect.Equal(t, "agent", claims[0].Turn().Agent, "support")
 }
 
 // Without a message no agent would run, so a session is nobody's: a worker without its agent finds it empty, and

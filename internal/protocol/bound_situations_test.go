@@ -159,9 +159,9 @@ func wideSituations() []wide {
 			expect.OK(b, steered(b, h))
 			return finishMove(b, h, session.StatusFailed, false)
 		})},
-		{"requeue/a turn of many messages", turns, withActive(func(b *actors.Bench, h *protocol.Claim) func() error {
+		{"park/a turn of many messages", turns, withActive(func(b *actors.Bench, h *protocol.Claim) func() error {
 			expect.OK(b, steered(b, h))
-			return func() error { return h.Requeue(b.Ctx, "drain") }
+			return func() error { return h.Park(b.Ctx, protocol.Parking{Interrupted: "drain"}) }
 		})},
 		{"erase/of a dead turn of many messages", turns, withActive(func(b *actors.Bench, _ *protocol.Claim) func() error {
 			b.Die()
@@ -176,8 +176,8 @@ func wideSituations() []wide {
 			b.Die()
 			return claimMove(b)
 		})},
-		{"requeue/failed with a large journal", parts, checkpointed(func(b *actors.Bench, h *protocol.Claim) func() error {
-			return func() error { return h.Retry(b.Ctx, errors.New("no"), time.Hour, 0) }
+		{"park/failed with a large journal", parts, checkpointed(func(b *actors.Bench, h *protocol.Claim) func() error {
+			return func() error { return h.Park(b.Ctx, protocol.Parking{Failed: errors.New("no"), Wait: time.Hour}) }
 		})},
 		{"undo/a turn of many entries", size{500, 10_000}, undoing("e")}, // the most that undo reads
 		{"undo/a turn of large entries", texts, undoing("E")},

@@ -110,7 +110,7 @@ func TestB58_TimeIsNotTouched(t *testing.T) {
 		expect.OK(t, step.do())
 		expect.Equal(t, "updated_at after "+step.name, updatedAt(b), was)
 	}
-	expect.OK(t, h.Requeue(b.Ctx, resume.ReasonShutdown))
+	expect.OK(t, h.Park(b.Ctx, protocol.Parking{Interrupted: resume.ReasonShutdown}))
 	expect.Equal(t, "updated_at after a requeue", updatedAt(b), was)
 }
 
@@ -139,8 +139,11 @@ func TestB70_LostCheckpointWritesNothing(t *testing.T) {
 			h := b.Start()
 			expect.OK(b, actors.Checkpoint(b.Ctx, h, did(h.Turn(), "newer")))
 		},
-		"another has finished":      func(b *actors.Bench, _ *protocol.Claim) { b.Die(); b.Finish(b.Start()) },
-		"another has given it back": func(b *actors.Bench, _ *protocol.Claim) { b.Die(); expect.OK(b, b.Start().Requeue(b.Ctx, "x")) },
+		"another has finished": func(b *actors.Bench, _ *protocol.Claim) { b.Die(); b.Finish(b.Start()) },
+		"another has given it back": func(b *actors.Bench, _ *protocol.Claim) {
+			b.Die()
+			expect.OK(b, b.Start().Park(b.Ctx, protocol.Parking{Interrupted: "x"}))
+		},
 		"the conversation is erased": func(b *actors.Bench, _ *protocol.Claim) {
 			b.Die()
 			expect.OK(b, b.Client.Operate(actors.Key).Erase(b.Ctx))
@@ -198,7 +201,7 @@ func TestLargeEntry(t *testing.T) {
 			b.Say("a")
 			h := b.Start()
 			if fill(b, h); kind == "drain" {
-				expect.OK(t, h.Requeue(b.Ctx, resume.ReasonShutdown))
+				expect.OK(t, h.Park(b.Ctx, protocol.Parking{Interrupted: resume.ReasonShutdown}))
 			} else {
 				b.Die()
 			}

@@ -69,9 +69,9 @@ func TestContract_StatesReadBack(t *testing.T) {
 
 	for n := 1; n <= 2; n++ {
 		expect.OK(t, h.Promote(b.Ctx))
-		expect.OK(t, h.Retry(b.Ctx, fmt.Errorf("flaky %d", n), 0, 0))
+		expect.OK(t, h.Park(b.Ctx, protocol.Parking{Failed: fmt.Errorf("flaky %d", n)}))
 		info = inspect(b, "retried")
-		expect.Equal(t, "state", info.State, asynq.TaskStatePending)
+		expect.Equal(t, "state", info.State, asynq.TaskStateActive)
 		expect.Equal(t, "retried", info.Retried, n)
 		expect.Equal(t, "last error", info.LastErr, fmt.Sprint("flaky ", n))
 		actors.Recent(t, "last failed at", info.LastFailedAt)
@@ -82,9 +82,9 @@ func TestContract_StatesReadBack(t *testing.T) {
 	b.Finish(h)
 	expect.Equal(t, "retried after the end", inspect(b, "retried").Retried, 2)
 
-	expect.OK(t, h.Requeue(b.Ctx, "drain"))
+	expect.OK(t, h.Park(b.Ctx, protocol.Parking{Interrupted: "drain"}))
 	info = inspect(b, "drained")
-	expect.Equal(t, "state", info.State, asynq.TaskStatePending)
+	expect.Equal(t, "state", info.State, asynq.TaskStateActive)
 	expect.Equal(t, "retried", info.Retried, 0)
 	_, err = receipt.Input(b.Ctx, b.Client.Session(actors.Key), turnstile.Message{ID: "later", Text: "later", Delay: time.Hour})
 	expect.OK(t, err)
@@ -95,11 +95,11 @@ func TestContract_StatesReadBack(t *testing.T) {
 	}
 
 	q := counts(b)
-	expect.Equal(t, "pending active scheduled retry archived completed", fmt.Sprint(q.Pending, q.Active, q.Scheduled, q.Retry, q.Archived, q.Completed), "1 0 1 0 1 2")
+	expect.Equal(t, "pending active scheduled retry archived completed", fmt.Sprint(q.Pending, q.Active, q.Scheduled, q.Retry, q.Archived, q.Completed), "0 1 1 0 1 2")
 	expect.Equal(t, "processed failed", fmt.Sprint(q.Processed, q.Failed, q.ProcessedTotal, q.FailedTotal), "3 1 3 1")
 	expect.Equal(t, "size", q.Size, 5)
 	for name, list := range map[string]func(string, ...asynq.ListOption) ([]*asynq.TaskInfo, error){
-		"pending": b.Inspector().ListPendingTasks, "scheduled": b.Inspector().ListScheduledTasks,
+		"active": b.Inspector().ListActiveTasks, "scheduled": b.Inspector().ListScheduledTasks,
 		"archived": b.Inspector().ListArchivedTasks, "completed": b.Inspector().ListCompletedTasks,
 	} {
 		if tasks, err := list(actors.Queue); err != nil || len(tasks) == 0 {
@@ -140,7 +140,7 @@ func TestContract_ErrorsOfAnyBytes(t *testing.T) {
 			t.Parallel()
 			b := actors.NewBench(t)
 			b.Say("a")
-			expect.OK(t, b.Start().Retry(b.Ctx, errors.New(text), 0, 0))
+			expect.OK(t, b.Start().Park(b.Ctx, protocol.Parking{Failed: errors.New(text)}))
 			if _, err := b.Inspector().ListPendingTasks(actors.Queue); err != nil {
 				t.Errorf("pending tasks: %v", err)
 			}
@@ -223,9 +223,9 @@ func TestContract_ButtonsInMidTurn(t *testing.T) {
 				case "running":
 					h = b.Start()
 				case "retry":
-					expect.OK(t, b.Start().Retry(b.Ctx, errors.New("x"), 0, 0))
+					expect.OK(t, b.Start().Park(b.Ctx, protocol.Parking{Failed: errors.New("x")}))
 				case "requeued":
-					expect.OK(t, b.Start().Requeue(b.Ctx, "x"))
+					expect.OK(t, b.Start().Park(b.Ctx, protocol.Parking{Interrupted: "x"}))
 				case "dead":
 					b.Start()
 					b.Die()

@@ -95,7 +95,6 @@ func TestStopRequestedOfADeadTurn(t *testing.T) {
 			o := b.Outcome("a")
 			expect.Equal(t, "status", o.Status, session.StatusStopped)
 			expect.Equal(t, "error", o.Error, "stopped by user")
-			expect.Equal(t, "turn", o.Turn, h.Turn().ID)
 			expect.Equal(t, "b", b.Outcome("b").Status, session.StatusStopped)
 			expect.Equal(t, "record", resumeRecord(b), resume.Record{})
 		})
@@ -260,9 +259,8 @@ func TestJournalOutlivesItsWorker(t *testing.T) {
 	}
 }
 
-// The messages of a dead turn, also the steered ones, return to the head in their order, one
-// message a turn.
-func TestMessagesOfADeadTurnComeBack(t *testing.T) {
+// A dead turn goes on with all of its messages, also the steered ones, before any other.
+func TestDeadTurnStaysOne(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
 	b.Say("a")
@@ -278,13 +276,43 @@ func TestMessagesOfADeadTurnComeBack(t *testing.T) {
 	expect.Equal(t, "steered", len(steered), 2)
 	b.Die()
 	h = b.Start()
-	expect.Equal(t, "messages of the next turn", len(h.Turn().Messages()), 1)
-	expect.Equal(t, "message", h.Turn().Message.ID, "c1")
+	expect.List(t, "messages of its next run", actors.MessageIDs(h), "c1", "c2", "s1", "s2")
 	b.Finish(h)
-	for _, id := range []string{"c2", "s1", "s2", "behind"} {
-		expect.Equal(t, "message", h.Turn().Message.ID, id)
-		expect.Equal(t, "messages of its turn", len(h.Turn().Messages()), 1)
-		b.Finish(h)
+	expect.Equal(t, "the next turn", h.Turn().Message.ID, "behind")
+}
+
+// A turn of several messages without a step that has killed its worker too often is taken apart: each of its messages
+// may kill one more, so the poison ends alone and the others run.
+func TestPoisonAmongOthers(t *testing.T) {
+	t.Parallel()
+	for _, phase := range []string{"starting", "running"} {
+		t.Run(phase, func(t *testing.T) {
+			t.Parallel()
+			b := actors.NewBench(t)
+			collected(b)
+			b.Say("behind")
+			begin := func() *protocol.Claim {
+				h := b.Claim()
+				if phase == "running" {
+					expect.OK(t, h.Promote(b.Ctx))
+				}
+				b.Renew(h)
+				return h
+			}
+			for range 3 {
+				expect.List(t, "the turn", actors.MessageIDs(begin()), "one", "two")
+				b.Die()
+			}
+			b.Doubt()
+			expect.List(t, "alone", actors.MessageIDs(begin()), "one") // the poison
+			b.Die()
+			b.Doubt()
+			h := begin()
+			expect.List(t, "the next one", actors.MessageIDs(h), "two")
+			expect.Equal(t, "the poison", b.Outcome("one").Status, session.StatusFailed)
+			b.Finish(h)
+			expect.List(t, "then", actors.MessageIDs(h), "behind")
+		})
 	}
 }
 
@@ -362,12 +390,6 @@ func TestCrashesAreCountedThroughASuspension(t *testing.T) {
 	t.Parallel()
 	for name, between := range map[string]func(b *actors.Bench){
 		"at once": func(*actors.Bench) {},
-		"after a wait": func(b *actors.Bench) {
-			expect.OK(b, b.Redis.Del(b.Ctx, b.Keys.Task(b.Task("a")), b.Keys.Lease()).Err())
-			b.Redis.HSet(b.Ctx, b.Keys.Task(b.Task("b")), "quiet", fmt.Sprint(time.Now().Add(time.Hour).UnixMilli(), " 100"))
-			b.ClaimNothing("b waits for more")
-			windowsEnd(b, "b")
-		},
 		"after a lost reply": func(b *actors.Bench) {
 			loseClaim(b, "claim")
 			expect.OK(b, b.Worker.Unclaim(b.Ctx))
@@ -386,7 +408,6 @@ func TestCrashesAreCountedThroughASuspension(t *testing.T) {
 			turn := b.Claim().Turn()
 			expect.Equal(t, "reset", turn.Reset, "suspended")
 			expect.Equal(t, "interruptions", resumeRecord(b).Interruptions, 1)
-			expect.Equal(t, "carried", b.Redis.HExists(b.Ctx, b.Keys.Resume(), "carried").Val(), false)
 		})
 	}
 }

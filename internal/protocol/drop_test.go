@@ -106,7 +106,7 @@ func TestSummariesAreGivenOnce(t *testing.T) {
 		b.Die()
 		h = b.Start()
 		expect.Equal(t, "reported again after a crash", dropped(h), "b c")
-		expect.OK(t, h.Requeue(b.Ctx, "drain"))
+		expect.OK(t, h.Park(b.Ctx, protocol.Parking{Interrupted: "drain"}))
 		h = b.Start()
 		expect.Equal(t, "and after a drain", dropped(h), "b c")
 		b.Say("e")
@@ -219,17 +219,4 @@ func TestDropsLookNoFurther(t *testing.T) {
 	b.Say("newest")
 	expect.List(t, "behind them", b.Waiting()[urgent-4:], "newer", "newest")
 	expect.Equal(t, "dead letters", b.Info().DeadLetters, 3)
-}
-
-// A message that went first loses that right when its turn requeues it.
-func TestDropsWhatCameBack(t *testing.T) {
-	t.Parallel()
-	b := actors.NewBench(t, actors.Line(session.QueueSettings{Cap: 1, Drop: session.DropOld}))
-	b.Say("now")
-	h := b.Start()
-	b.Say("first", session.ModeInterrupt)
-	_, err := h.Finish(b.Ctx, protocol.End{Status: session.StatusInterrupted, Release: true})
-	expect.OK(t, err)
-	expect.OK(t, b.Start().Requeue(b.Ctx, "drain"))
-	expect.Equal(t, "says so", b.Redis.HExists(b.Ctx, b.Keys.Task(b.Task("first")), "first").Val(), false)
 }

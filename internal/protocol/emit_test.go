@@ -73,7 +73,7 @@ func TestStreamIsBoundedInBytes(t *testing.T) {
 			expect.OK(b, err)
 		}),
 		"requeue": ends(func(b *actors.Bench, h *protocol.Claim, text string) {
-			expect.OK(b, h.Requeue(b.Ctx, text))
+			expect.OK(b, h.Park(b.Ctx, protocol.Parking{Interrupted: text}))
 			b.Drain()
 		}),
 	} {

@@ -231,12 +231,12 @@ func life(t *testing.T, seed int, hook redis.Hook) (moments []moment) {
 			expect.OK(t, err)
 		case n == 15:
 			did = "retry"
-			if h.Retry(b.Ctx, errors.New("flaky"), time.Duration(r.IntN(2)), 0) == nil {
+			if h.Park(b.Ctx, protocol.Parking{Failed: errors.New("flaky"), Wait: time.Duration(r.IntN(2))}) == nil {
 				h = nil
 			}
 		case n == 16 && r.IntN(2) == 0:
 			did = "requeue"
-			if h.Requeue(b.Ctx, "drain") == nil {
+			if h.Park(b.Ctx, protocol.Parking{Interrupted: "drain"}) == nil {
 				h = nil
 			}
 		case n == 16:

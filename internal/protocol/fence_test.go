@@ -31,9 +31,11 @@ func TestLostOwnersWriteNothing(t *testing.T) {
 			return err
 		},
 		"retry": func(b *actors.Bench, h *protocol.Claim) error {
-			return h.Retry(b.Ctx, errors.New("late"), time.Second, 0)
+			return h.Park(b.Ctx, protocol.Parking{Failed: errors.New("late"), Wait: time.Second})
 		},
-		"requeue": func(b *actors.Bench, h *protocol.Claim) error { return h.Requeue(b.Ctx, "late") },
+		"requeue": func(b *actors.Bench, h *protocol.Claim) error {
+			return h.Park(b.Ctx, protocol.Parking{Interrupted: "late"})
+		},
 		"renew": func(b *actors.Bench, h *protocol.Claim) error {
 			return b.Worker.Renew(b.Ctx, []*protocol.Claim{h})[0].Err
 		},
@@ -99,13 +101,13 @@ func TestFenceRises(t *testing.T) {
 		b.Finish(h)
 		rises("next", h)
 	}
-	expect.OK(t, h.Requeue(b.Ctx, "drain"))
+	expect.OK(t, h.Park(b.Ctx, protocol.Parking{Interrupted: "drain"}))
 	h = b.Claim()
 	rises("claim after requeue", h)
 	b.Die()
 	h = b.Claim()
 	rises("claim after a crash", h)
-	expect.OK(t, h.Retry(b.Ctx, errors.New("x"), 0, 0))
+	expect.OK(t, h.Park(b.Ctx, protocol.Parking{Failed: errors.New("x")}))
 
 	ahead := time.Now().Add(time.Hour).UnixMilli()
 	b.Redis.HSet(b.Ctx, b.Keys.Run(), "fence", ahead)
@@ -118,7 +120,7 @@ func TestFenceRises(t *testing.T) {
 	b.Die()
 	h = b.Claim()
 	rises("after a crash with the fence ahead", h)
-	expect.OK(t, h.Requeue(b.Ctx, "x"))
+	expect.OK(t, h.Park(b.Ctx, protocol.Parking{Interrupted: "x"}))
 	last = time.Now().Add(-time.Second).UnixMilli()
 	b.Redis.Del(b.Ctx, b.Keys.Run(), b.Keys.Record())
 	rises("after both records were lost", b.Claim())

@@ -45,11 +45,11 @@ func TestFollowersLearnWhatStands(t *testing.T) {
 	ways := map[string]func(b *actors.Bench, h *protocol.Claim){
 		"crash": func(b *actors.Bench, _ *protocol.Claim) { b.Die() },
 		"drain": func(b *actors.Bench, h *protocol.Claim) {
-			expect.OK(b, h.Requeue(b.Ctx, "shutdown_timeout"))
+			expect.OK(b, h.Park(b.Ctx, protocol.Parking{Interrupted: "shutdown_timeout"}))
 			again(b, h, session.EventTurnRequeued)
 		},
 		"failure": func(b *actors.Bench, h *protocol.Claim) {
-			expect.OK(b, h.Retry(b.Ctx, errors.New("no"), time.Millisecond, -1))
+			expect.OK(b, h.Park(b.Ctx, protocol.Parking{Failed: errors.New("no"), Wait: time.Millisecond}))
 			again(b, h, session.EventTurnRetry)
 			b.Pass(10 * time.Millisecond)
 		},
@@ -104,7 +104,7 @@ func TestWhatFollowersKeepAtAnEnd(t *testing.T) {
 		t.Fatal(claims, err)
 	}
 	ends := claims[0]
-	expect.Equal(t, "carries", ends.Turn().Carries, protocol.CarriesInterrupt)
+	expect.Equal(t, "it ends", ends.Turn().Ends, protocol.ErrInterruptRequested)
 	if turn := ends.Turn(); turn.Continues != first || turn.Keeps != 3 {
 		t.Errorf("it goes on from %q with %d items", turn.Continues, turn.Keeps)
 	}
@@ -124,89 +124,54 @@ func TestWhatFollowersKeepAtAnEnd(t *testing.T) {
 	expect.Equal(t, "the start of an agent that begins again", fmt.Sprint(last.Continues, last.Keeps), "0")
 }
 
-// The records of an interrupted turn belong to its transcript: after a /new in mid-turn they do not
-// apply, however the turn ends.
-func TestNewConversationHasNoOldMark(t *testing.T) {
-	t.Parallel()
-	for name, end := range map[string]func(b *actors.Bench, h *protocol.Claim){
-		"failed": func(b *actors.Bench, h *protocol.Claim) {
-			_, err := h.Finish(b.Ctx, protocol.End{Status: session.StatusFailed, Error: "no", Release: true})
-			expect.OK(b, err)
-		},
-		"given back": func(b *actors.Bench, h *protocol.Claim) {
-			b.Worker.Mark(b.Ctx, []*protocol.Claim{h}, "drain")
-			expect.OK(b, actors.Checkpoint(b.Ctx, h, []session.Entry{{Role: session.RoleUser, Text: "a"}}))
-			expect.OK(b, h.Requeue(b.Ctx, "drain"))
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := actors.NewBench(t)
-			b.SayAll("a", "b")
-			b.Start()
-			b.Die()
-			h := b.Start() // it has the mark now
-			expect.Equal(t, "mark", h.Turn().Resume, "crash")
-			_, err := b.Client.Session(actors.Key).NewTranscript(b.Ctx)
-			expect.OK(t, err)
-			end(b, h)
-			next := b.Start()
-			expect.Equal(t, "mark of the new conversation", next.Turn().Resume, "")
-			past, err := next.History(b.Ctx)
-			expect.OK(t, err)
-			if past.Earlier != nil || len(past.Entries) > 0 {
-				t.Errorf("the new conversation has %+v", past)
-			}
-		})
-	}
-}
-
-// A turn with a rotated transcript leaves nothing to the new one, however it ends: no mark, no
-// journal, no count.
+// A turn goes on in its own transcript after a /new in mid-turn, however it is left. To the new transcript it leaves
+// nothing: no mark, no journal.
 func TestRotatedInMidTurn(t *testing.T) {
 	t.Parallel()
 	ends := map[string]func(b *actors.Bench, h *protocol.Claim){
 		"crash": func(b *actors.Bench, _ *protocol.Claim) { b.Die() },
 		"drain": func(b *actors.Bench, h *protocol.Claim) {
-			expect.OK(b, h.Requeue(b.Ctx, resume.ReasonShutdown))
+			expect.OK(b, h.Park(b.Ctx, protocol.Parking{Interrupted: resume.ReasonShutdown}))
 		},
 		"marked drain": func(b *actors.Bench, h *protocol.Claim) {
 			mark(b, h, resume.ReasonShutdown)
-			expect.OK(b, h.Requeue(b.Ctx, ""))
+			expect.OK(b, h.Park(b.Ctx, protocol.Parking{Interrupted: ""}))
 		},
 		"marked crash": func(b *actors.Bench, h *protocol.Claim) { mark(b, h, resume.ReasonShutdown); b.Die() },
 		"failed attempt": func(b *actors.Bench, h *protocol.Claim) {
-			expect.OK(b, h.Retry(b.Ctx, actors.ErrFlaky, 0, 0))
+			expect.OK(b, h.Park(b.Ctx, protocol.Parking{Failed: actors.ErrFlaky}))
 		},
 	}
 	for name, end := range ends {
-		for _, earlier := range []string{"first run", "marked before"} {
-			t.Run(name+", "+earlier, func(t *testing.T) {
+		for _, well := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, then well %v", name, well), func(t *testing.T) {
 				t.Parallel()
 				b := actors.NewBench(t)
-				b.Say("a")
-				want := resume.Record{}
+				b.SayAll("a", "b")
 				h := b.Start()
-				if earlier == "marked before" {
-					expect.OK(t, actors.Checkpoint(b.Ctx, h, did(h.Turn(), "earlier")))
-					b.Die()
-					h = b.Start()
-					want = resume.Record{Interruptions: 1, Fence: resumeRecord(b).Fence}
-				}
+				old := h.Turn().TranscriptID
 				expect.OK(t, actors.Checkpoint(b.Ctx, h, did(h.Turn(), "half")))
-				_, err := b.Client.Session(actors.Key).NewTranscript(b.Ctx)
+				id, err := b.Client.Session(actors.Key).NewTranscript(b.Ctx)
 				expect.OK(t, err)
 				end(b, h)
-				old := h.Turn()
-				h = b.Claim()
-				turn := h.Turn()
-				expect.Equal(t, "message", turn.Message.ID, "a")
-				if turn.TranscriptID == old.TranscriptID {
-					t.Error("the session id is the old one")
+				h = b.Start()
+				expect.Equal(t, "message", h.Turn().Message.ID, "a")
+				expect.Equal(t, "its transcript", h.Turn().TranscriptID, old)
+				expect.Equal(t, "it has its journal", historyOf(b, h).Earlier != nil, true)
+				expect.Equal(t, "it has a mark", h.Turn().Resume != "", name != "failed attempt")
+				interruptions := resumeRecord(b).Interruptions
+				if well {
+					interruptions = 0
+					b.Finish(h)
+				} else {
+					_, err := h.Finish(b.Ctx, protocol.End{Status: session.StatusFailed, Error: "no", Release: true})
+					expect.OK(t, err)
+					h = b.Start()
 				}
-				expect.Equal(t, "resume", turn.Resume, "")
-				expect.Equal(t, "no journal from before", historyOf(b, h).Earlier == nil, true)
-				expect.Equal(t, "record", resumeRecord(b), want)
+				expect.Equal(t, "the next transcript", h.Turn().TranscriptID, id)
+				expect.Equal(t, "its mark", h.Turn().Resume, "")
+				expect.Equal(t, "its journal", historyOf(b, h).Earlier == nil, true)
+				expect.Equal(t, "interruptions", resumeRecord(b).Interruptions, interruptions)
 			})
 		}
 	}

@@ -21,7 +21,7 @@ func drained(b *actors.Bench, age time.Duration, progressed bool) (suspended boo
 		h.Progressed()
 	}
 	mark(b, h, resume.ReasonShutdown)
-	expect.OK(b, h.Requeue(b.Ctx, resume.ReasonShutdown))
+	expect.OK(b, h.Park(b.Ctx, protocol.Parking{Interrupted: resume.ReasonShutdown}))
 	return suspended
 }
 
@@ -95,7 +95,7 @@ func TestSurvivorsAreInNoCount(t *testing.T) {
 		}
 		next := b.Start() // it has counted the death
 		expect.OK(t, h.Survive(b.Ctx))
-		expect.OK(t, next.Requeue(b.Ctx, resume.ReasonLeaseLost))
+		expect.OK(t, next.Park(b.Ctx, protocol.Parking{Interrupted: resume.ReasonLeaseLost}))
 	}
 	expect.Equal(t, "suspended", drained(b, 0, false), false)
 }

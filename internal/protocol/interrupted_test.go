@@ -190,9 +190,9 @@ func TestB41_StartingIsNotMarked(t *testing.T) {
 	if err := h.Promote(b.Ctx); !errors.Is(err, protocol.ErrDraining) {
 		t.Errorf("promote: %v", err)
 	}
-	expect.OK(t, h.Requeue(b.Ctx, resume.ReasonShutdown))
+	expect.OK(t, h.Park(b.Ctx, protocol.Parking{Interrupted: resume.ReasonShutdown}))
 	expect.Equal(t, "record", resumeRecord(b), resume.Record{})
-	expect.List(t, "waiting", b.Waiting(), "a", "b")
+	expect.List(t, "waiting", b.Waiting(), "b")
 	h = b.Start() // only that turn was refused
 	expect.Equal(t, "resume", h.Turn().Resume, "")
 	expect.Equal(t, "has a next turn", b.Finish(h), true)
@@ -253,7 +253,7 @@ func interrupt(b *actors.Bench, h *protocol.Claim, kind string) {
 		mark(b, h, resume.ReasonShutdown)
 		mark(b, h, resume.ReasonShutdown) // sent again, it counts once
 		expect.OK(b, actors.Checkpoint(b.Ctx, h, entries))
-		expect.OK(b, h.Requeue(b.Ctx, resume.ReasonShutdown))
+		expect.OK(b, h.Park(b.Ctx, protocol.Parking{Interrupted: resume.ReasonShutdown}))
 	case "crash":
 		expect.OK(b, actors.Checkpoint(b.Ctx, h, entries))
 		b.Die()
@@ -311,7 +311,7 @@ func TestJournalOfAMessageThatIsGivenUp(t *testing.T) {
 	b := actors.NewBench(t)
 	b.SayAll("a", "b")
 	interrupt(b, b.Start(), "crash")
-	for range 2 {
+	for range 3 {
 		b.Renew(b.Claim())
 		b.Die()
 	}
@@ -330,7 +330,7 @@ func TestB43_DrainsBeforeTheStart(t *testing.T) {
 	for range 5 {
 		h := b.Claim()
 		expect.OK(t, b.Worker.Mark(b.Ctx, []*protocol.Claim{h}, resume.ReasonShutdown)[0].Err)
-		expect.OK(t, h.Requeue(b.Ctx, resume.ReasonShutdown))
+		expect.OK(t, h.Park(b.Ctx, protocol.Parking{Interrupted: resume.ReasonShutdown}))
 	}
 	expect.List(t, "runs", b.Drain(), "a")
 }

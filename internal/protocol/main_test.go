@@ -86,12 +86,12 @@ func core(t *testing.T, start func(*testing.T) string) {
 
 	// Retry, requeue, crash.
 	expect.OK(t, h.Promote(b.Ctx))
-	expect.OK(t, h.Retry(b.Ctx, errors.New("flaky"), expect.Lease(time.Second), 0))
+	expect.OK(t, h.Park(b.Ctx, protocol.Parking{Failed: errors.New("flaky"), Wait: expect.Lease(time.Second)}))
 	b.ClaimNothing("it has to wait")
 	expect.Soon(t, "the backoff's end", func() bool { b.Due(); return b.IsIn(rediskey.Ready, actors.Key) })
 	h = b.Start()
 	expect.Equal(t, "attempt", h.Turn().Attempt, 2)
-	expect.OK(t, h.Requeue(b.Ctx, "drain"))
+	expect.OK(t, h.Park(b.Ctx, protocol.Parking{Interrupted: "drain"}))
 	h = b.Start()
 	expect.Equal(t, "redelivered", h.Turn().Redelivered, 1)
 	b.Die()

@@ -155,7 +155,9 @@ func TestQuestionsAreDelivered(t *testing.T) {
 		"withdrawn": func(b *actors.Bench, h *protocol.Claim) { _, err := h.Withdraw(b.Ctx); expect.OK(b, err) },
 		"finished":  func(b *actors.Bench, h *protocol.Claim) { b.Finish(h) },
 		"crashed":   func(b *actors.Bench, _ *protocol.Claim) { b.Die(); b.Claim() },
-		"requeued":  func(b *actors.Bench, h *protocol.Claim) { expect.OK(b, h.Requeue(b.Ctx, "drain")) },
+		"requeued": func(b *actors.Bench, h *protocol.Claim) {
+			expect.OK(b, h.Park(b.Ctx, protocol.Parking{Interrupted: "drain"}))
+		},
 	} {
 		for _, taken := range []bool{false, true} {
 			t.Run(fmt.Sprint(name, " ", taken), func(t *testing.T) {

@@ -110,13 +110,13 @@ func randomLife(t *testing.T, r *rand.Rand) {
 		case n < 8:
 			end(session.StatusDone, r.IntN(3) == 0)
 		case n == 8:
-			if err := h.Retry(b.Ctx, errors.New("flaky"), time.Duration(r.IntN(2)), 0); err == nil {
+			if err := h.Park(b.Ctx, protocol.Parking{Failed: errors.New("flaky"), Wait: time.Duration(r.IntN(2))}); err == nil {
 				h = nil
 			} else {
 				end(session.StatusInterrupted, false)
 			}
 		case n == 9:
-			if err := h.Requeue(b.Ctx, "drain"); err == nil {
+			if err := h.Park(b.Ctx, protocol.Parking{Interrupted: "drain"}); err == nil {
 				h = nil
 			} else {
 				end(session.StatusInterrupted, false)

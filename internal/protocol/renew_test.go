@@ -346,7 +346,7 @@ func TestSurvivorsAreNotCounted(t *testing.T) {
 				expect.Equal(t, "interruptions", r.Interruptions, 0)
 				expect.Equal(t, "reason", r.Reason, resume.ReasonLeaseLost)
 				expect.Equal(t, "suspended", r.Suspended, false)
-				expect.OK(t, next.Requeue(b.Ctx, "")) // for the next round; it counts nothing
+				expect.OK(t, next.Park(b.Ctx, protocol.Parking{Interrupted: ""})) // for the next round; it counts nothing
 				expect.OK(t, b.Redis.HSet(b.Ctx, b.Keys.Task(b.Task("a")), "redelivered", n+1).Err())
 			}
 			h := b.Start()
@@ -370,7 +370,7 @@ func TestSurvivorsOfAStartingTurn(t *testing.T) {
 		expect.OK(t, h.Survive(b.Ctx))
 		expect.OK(t, h.Survive(b.Ctx)) // its reply was lost
 		expect.Equal(t, "deaths", b.Redis.HGet(b.Ctx, b.Keys.Task(b.Task("a")), "deaths").Val(), "0")
-		expect.OK(t, next.Requeue(b.Ctx, ""))
+		expect.OK(t, next.Park(b.Ctx, protocol.Parking{Interrupted: ""}))
 	}
 }
 

@@ -70,9 +70,11 @@ func TestB03_B04_B68_FreedHoweverItEnds(t *testing.T) {
 			return err
 		},
 		"retry": func(b *actors.Bench, h *protocol.Claim) error {
-			return h.Retry(b.Ctx, errors.New("boom"), time.Hour, 0)
+			return h.Park(b.Ctx, protocol.Parking{Failed: errors.New("boom"), Wait: time.Hour})
 		},
-		"requeue": func(b *actors.Bench, h *protocol.Claim) error { return h.Requeue(b.Ctx, "drain") },
+		"requeue": func(b *actors.Bench, h *protocol.Claim) error {
+			return h.Park(b.Ctx, protocol.Parking{Interrupted: "drain"})
+		},
 	}
 	for name, end := range ends {
 		for _, phase := range []string{"starting", "running"} {
@@ -88,7 +90,7 @@ func TestB03_B04_B68_FreedHoweverItEnds(t *testing.T) {
 				expect.Equal(t, "sentinels", b.Redis.Exists(b.Ctx, b.Keys.Sentinel()).Val(), 0)
 				switch name {
 				case "retry", "requeue":
-					expect.Equal(t, "state", b.State("a"), "pending")
+					expect.Equal(t, "state", b.State("a"), "active")
 				default:
 					o := b.Outcome("a")
 					expect.Equal(t, "status", string(o.Status), name)
@@ -204,7 +206,7 @@ func TestB09_AStopWhileStartingPreventsTheTurn(t *testing.T) {
 		t.Errorf("promote: %v", err)
 	}
 	expect.Equal(t, "phase", b.Info().Phase, "starting")
-	if err := h.Requeue(b.Ctx, "drain"); !errors.Is(err, protocol.ErrStopRequested) {
+	if err := h.Park(b.Ctx, protocol.Parking{Interrupted: "drain"}); !errors.Is(err, protocol.ErrStopRequested) {
 		t.Errorf("requeue: %v", err)
 	}
 	_, err = h.Finish(b.Ctx, protocol.End{Status: session.StatusStopped, Error: "stopped by user"})

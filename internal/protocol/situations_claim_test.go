@@ -1,7 +1,6 @@
 package protocol_test
 
 import (
-	"fmt"
 	"strings"
 	"time"
 
@@ -11,6 +10,15 @@ import (
 	"turnstile/test/actors"
 	"turnstile/test/expect"
 )
+
+// collected leaves "one" and "two" at the head of the queue, for one turn.
+func collected(b *actors.Bench) {
+	b.Say("now")
+	h := b.Start()
+	b.SayCollected("one", "two")
+	_, err := h.Finish(b.Ctx, protocol.End{Status: session.StatusDone, Release: true})
+	expect.OK(b, err)
+}
 
 // claimSituations are those in which a worker begins to own the session.
 func claimSituations() []situation {
@@ -102,16 +110,33 @@ func claimSituations() []situation {
 			b.Claim()
 			return func() error { return h.Survive(b.Ctx) }
 		}},
-		{"claim", "suspends and has to wait", func(b *actors.Bench) func() error {
-			b.Worker = actors.NewWorker(b.T, b.Redis, "strict", crashSuspends)
-			b.Say("now")
-			h := b.Start()
-			b.Say("next")
-			b.Renew(h)
+		{"claim", "tidies: taken apart", func(b *actors.Bench) func() error {
+			b.Worker = actors.NewWorker(b.T, b.Redis, "impatient", func(c *protocol.Config) { c.StuckLimit = 1; c.SentinelTTL = time.Minute })
+			collected(b)
+			b.Start()
 			b.Die()
 			b.Doubt()
-			b.Redis.Del(b.Ctx, b.Keys.Task(b.Task("now")), b.Keys.Lease())
-			b.Redis.HSet(b.Ctx, b.Keys.Task(b.Task("next")), "quiet", fmt.Sprint(time.Now().Add(time.Hour).UnixMilli(), " 100"))
+			return claimMove(b)
+		}},
+		{"claim", "ended again", func(b *actors.Bench) func() error {
+			b.SayAll("now", "next")
+			b.Start()
+			expect.OK(b, cancelMove(b, "now", true)())
+			b.Die()
+			expect.OK(b, claimMove(b)())
+			b.Die()
+			return claimMove(b)
+		}},
+		{"claim", "tidies: of what a stock server left", func(b *actors.Bench) func() error {
+			b.SayAll("one", "two")
+			b.Redis.LMove(b.Ctx, b.Keys.Pending(), b.Keys.Active(), "RIGHT", "LEFT")
+			return claimMove(b)
+		}},
+		{"claim", "tidies: a turn whose record is lost", func(b *actors.Bench) func() error {
+			b.SayAll("now", "next")
+			stepped(b, b.Start(), 1)
+			b.Die()
+			b.Redis.Del(b.Ctx, b.Keys.Run())
 			return claimMove(b)
 		}},
 		{"claim", "stopped", func(b *actors.Bench) func() error {
@@ -148,11 +173,7 @@ func claimSituations() []situation {
 			return claimMove(b)
 		}},
 		{"claim", "collected", func(b *actors.Bench) func() error {
-			b.Say("now")
-			h := b.Start()
-			b.SayCollected("one", "two")
-			_, err := h.Finish(b.Ctx, protocol.End{Status: session.StatusDone, Release: true})
-			expect.OK(b, err)
+			collected(b)
 			return claimMove(b)
 		}},
 		{"claim", "rolled back", func(b *actors.Bench) func() error {

@@ -17,7 +17,7 @@ func parked(b *actors.Bench, wait time.Duration) {
 	b.SayAll("now", "next")
 	h := b.Start()
 	stepped(b, h, 1)
-	expect.OK(b, h.Retry(b.Ctx, errors.New("no"), wait, -1))
+	expect.OK(b, h.Park(b.Ctx, protocol.Parking{Failed: errors.New("no"), Wait: wait}))
 }
 
 // waits parks a turn, "now", for the decision on its question 1.
@@ -28,7 +28,7 @@ func waits(b *actors.Bench) {
 	stepped(b, h, 1)
 	_, err := h.AskFor(b.Ctx, "pay", session.Question{Name: "pay"})
 	expect.OK(b, err)
-	expect.OK(b, h.Park(b.Ctx, 1, "", time.Hour))
+	expect.OK(b, h.Park(b.Ctx, protocol.Parking{Question: 1, Wait: time.Hour}))
 }
 
 // waitsFor parks a turn, "now", for a program's value, which it may have.
@@ -39,7 +39,7 @@ func waitsFor(b *actors.Bench, value string) {
 	stepped(b, h, 1)
 	_, err := h.WaitFor(b.Ctx, "payment", "secret", false, 0)
 	expect.OK(b, err)
-	expect.OK(b, h.Park(b.Ctx, 1, "payment", time.Hour))
+	expect.OK(b, h.Park(b.Ctx, protocol.Parking{Question: 1, Key: "payment", Wait: time.Hour}))
 	if value != "" {
 		expect.OK(b, b.Chat().Give(b.Ctx, turnstile.Value{Key: "payment", JSON: []byte(value)}))
 	}
@@ -72,19 +72,19 @@ func parkedSituations() []situation {
 		}
 	}
 	return []situation{
-		{"requeue", "parks after a failure", func(b *actors.Bench) func() error {
+		{"park", "after a failure, with steps", func(b *actors.Bench) func() error {
 			h := stepping(b)
-			return func() error { return h.Retry(b.Ctx, errors.New("no"), time.Hour, -1) }
+			return func() error { return h.Park(b.Ctx, protocol.Parking{Failed: errors.New("no"), Wait: time.Hour}) }
 		}},
-		{"requeue", "parks in a drain", func(b *actors.Bench) func() error {
+		{"park", "in a drain, with steps", func(b *actors.Bench) func() error {
 			h := stepping(b)
-			return func() error { return h.Requeue(b.Ctx, "drain") }
+			return func() error { return h.Park(b.Ctx, protocol.Parking{Interrupted: "drain"}) }
 		}},
-		{"requeue", "parks for a question", func(b *actors.Bench) func() error {
+		{"park", "for a question", func(b *actors.Bench) func() error {
 			h := stepping(b)
 			_, err := h.AskFor(b.Ctx, "pay", session.Question{Name: "pay"})
 			expect.OK(b, err)
-			return func() error { return h.Park(b.Ctx, 1, "", time.Hour) }
+			return func() error { return h.Park(b.Ctx, protocol.Parking{Question: 1, Wait: time.Hour}) }
 		}},
 		{"decide", "for a parked turn", func(b *actors.Bench) func() error {
 			waits(b)
@@ -107,7 +107,7 @@ func parkedSituations() []situation {
 		}},
 		{"ask", "again", func(b *actors.Bench) func() error {
 			waits(b)
-			b.Redis.HSet(b.Ctx, b.Keys.Run(), "hold", "1 "+b.Task("now"))
+			b.Redis.HSet(b.Ctx, b.Keys.Run(), "hold", "1")
 			h := b.Start()
 			return func() error { _, err := h.AskFor(b.Ctx, "pay", session.Question{Name: "pay"}); return err }
 		}},
@@ -131,6 +131,30 @@ func parkedSituations() []situation {
 			loseClaim(b, "claim")
 			return func() error { return b.Worker.Unclaim(b.Ctx) }
 		})},
+		{"claim", "parked, and its conversation suspended", func(b *actors.Bench) func() error {
+			b.Worker = actors.NewWorker(b.T, b.Redis, "impatient", func(c *protocol.Config) { c.StuckLimit = 1; c.SentinelTTL = time.Minute })
+			parked(b, 0)
+			h := b.Start()
+			expect.OK(b, h.Park(b.Ctx, protocol.Parking{Interrupted: "drain"}))
+			return claimMove(b)
+		}},
+		{"claim", "tidies: parked, and its messages gone", after(0, claims(func(b *actors.Bench) { b.Redis.Del(b.Ctx, b.Keys.Task(b.Task("now"))) }))},
+		{"claim", "parked, and /new chose another agent", after(0, func(b *actors.Bench) func() error {
+			h := b.Start()
+			_, err := b.Chat().NewTranscript(b.Ctx, turnstile.TranscriptConfig{Agent: "support"})
+			expect.OK(b, err)
+			expect.OK(b, h.Park(b.Ctx, protocol.Parking{Interrupted: "drain"}))
+			return claimMove(b)
+		})},
+		{"cancel", "of one of several messages of a parked turn", func(b *actors.Bench) func() error {
+			collected(b)
+			expect.OK(b, b.Start().Park(b.Ctx, protocol.Parking{Interrupted: "drain"}))
+			return cancelMove(b, "one", true)
+		}},
+		{"rotate", "of a parked turn that asks", func(b *actors.Bench) func() error {
+			waits(b)
+			return func() error { _, err := b.Chat().NewTranscript(b.Ctx); return err }
+		}},
 		{"accept", "behind a parked turn", after(time.Hour, accepts(session.ModeQueue))},
 		{"accept", "ends a parked turn", after(time.Hour, accepts(session.ModeInterrupt))},
 		{"stop", "of a parked turn", after(time.Hour, stops)},
@@ -148,11 +172,14 @@ func parkedLives() map[string]func(b *actors.Bench) {
 	}
 	marked := func(b *actors.Bench, h *protocol.Claim) {
 		expect.OK(b, b.Worker.Mark(b.Ctx, []*protocol.Claim{h}, "drain")[0].Err)
-		expect.OK(b, h.Requeue(b.Ctx, "drain"))
+		expect.OK(b, h.Park(b.Ctx, protocol.Parking{Interrupted: "drain"}))
 	}
 	return map[string]func(b *actors.Bench){
-		"parked, goes on at once":      func(b *actors.Bench) { parked(b, 0); immediately(b); b.Claim() },
-		"parked, drained in the start": func(b *actors.Bench) { parked(b, 0); expect.OK(b, b.Claim().Requeue(b.Ctx, "drain")) },
+		"parked, goes on at once": func(b *actors.Bench) { parked(b, 0); immediately(b); b.Claim() },
+		"parked, drained in the start": func(b *actors.Bench) {
+			parked(b, 0)
+			expect.OK(b, b.Claim().Park(b.Ctx, protocol.Parking{Interrupted: "drain"}))
+		},
 		"parked, drained in the end": func(b *actors.Bench) {
 			parked(b, 0)
 			marked(b, b.Start())

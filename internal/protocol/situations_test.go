@@ -280,8 +280,8 @@ func sessionSituations() []situation {
 		}},
 		{"cancel", "what is retried", func(b *actors.Bench) func() error {
 			b.SayAll("now", "next")
-			expect.OK(b, b.Start().Retry(b.Ctx, errors.New("x"), time.Hour, 0))
-			return cancelMove(b, "now", false)
+			expect.OK(b, b.Start().Park(b.Ctx, protocol.Parking{Failed: errors.New("x"), Wait: time.Hour}))
+			return cancelMove(b, "now", true)
 		}},
 		{"cancel", "what runs", func(b *actors.Bench) func() error {
 			b.SayAll("now", "next")

@@ -80,21 +80,21 @@ func turnSituations() []situation {
 			b.SayAll("now", "next")
 			return finishMove(b, b.Start(), session.StatusFailed, false)
 		}},
-		{"requeue", "drained", func(b *actors.Bench) func() error {
+		{"park", "drained", func(b *actors.Bench) func() error {
 			b.SayAll("now", "next")
 			h := b.Start()
-			return func() error { return h.Requeue(b.Ctx, "drain") }
+			return func() error { return h.Park(b.Ctx, protocol.Parking{Interrupted: "drain"}) }
 		}},
-		{"requeue", "failed", func(b *actors.Bench) func() error {
+		{"park", "failed", func(b *actors.Bench) func() error {
 			b.Say("now")
 			h := b.Start()
-			return func() error { return h.Retry(b.Ctx, errors.New("no"), time.Hour, 0) }
+			return func() error { return h.Park(b.Ctx, protocol.Parking{Failed: errors.New("no"), Wait: time.Hour}) }
 		}},
-		{"requeue", "interrupted", func(b *actors.Bench) func() error {
+		{"park", "interrupted", func(b *actors.Bench) func() error {
 			b.SayAll("now", "next")
 			h := b.Start()
 			expect.OK(b, actors.Checkpoint(b.Ctx, h, []session.Entry{{Role: session.RoleUser, Text: "now"}}))
-			return func() error { return h.Requeue(b.Ctx, "drain") }
+			return func() error { return h.Park(b.Ctx, protocol.Parking{Interrupted: "drain"}) }
 		}},
 		{"mark", "", func(b *actors.Bench) func() error {
 			b.Say("now")

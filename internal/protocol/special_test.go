@@ -88,21 +88,6 @@ func TestFastPathAfterARenewal(t *testing.T) {
 	expect.Equal(t, "fast ends", seen.plain, 1)
 }
 
-// A worker died, and its message is no longer active: the recovery of a stock asynq.Server has
-// archived it. The next turn gets the mark, and the mark ends with it.
-func TestMarkOfADeadTurnWithoutItsMessage(t *testing.T) {
-	t.Parallel()
-	b := actors.NewBench(t)
-	b.SayAll("a", "b")
-	b.Start()
-	b.Die()
-	b.Redis.Del(b.Ctx, b.Keys.Active())
-	h := b.Start()
-	expect.Equal(t, "mark", h.Turn().Resume, resume.ReasonCrash)
-	b.Finish(h)
-	expect.Equal(t, "record", resumeRecord(b), resume.Record{})
-}
-
 // fromOutside are writes to a session after a script: those of pkg/resume, or none.
 var fromOutside = map[string]func(b *actors.Bench) error{
 	"":          func(*actors.Bench) error { return nil },
@@ -249,15 +234,15 @@ func vanished() []situation {
 		return finishMove(b, h, session.StatusDone, false)
 	}
 	back := func(b *actors.Bench, h *protocol.Claim) func() error {
-		return func() error { return h.Requeue(b.Ctx, "drain") }
+		return func() error { return h.Park(b.Ctx, protocol.Parking{Interrupted: "drain"}) }
 	}
 	return []situation{
 		{"claim", "crashed without its task", turn(die)},
 		{"claim", "crashed without anything", turn(die, active)},
 		{"finish", "without its task", turn(done)},
 		{"finish", "without anything", turn(done, active)},
-		{"requeue", "cut short", turn(back)},
-		{"requeue", "cut short without anything", turn(back, active)},
+		{"park", "cut short", turn(back)},
+		{"park", "cut short without anything", turn(back, active)},
 	}
 }
 

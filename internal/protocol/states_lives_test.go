@@ -75,7 +75,7 @@ func lives() map[string]func(b *actors.Bench) {
 	all := map[string]func(b *actors.Bench){
 		"stopped while it waits": func(b *actors.Bench) {
 			b.Say("a")
-			expect.OK(b, b.Start().Retry(b.Ctx, errors.New("x"), time.Hour, 0))
+			expect.OK(b, b.Start().Park(b.Ctx, protocol.Parking{Failed: errors.New("x"), Wait: time.Hour}))
 			stop(b)
 		},
 		"cancelled when delayed": func(b *actors.Bench) { later(b, "a"); expect.OK(b, cancelMove(b, "a", false)()) },
@@ -109,9 +109,10 @@ func lives() map[string]func(b *actors.Bench) {
 		"erased when delayed": func(b *actors.Bench) { later(b, "a"); erase(b) },
 		"erased when retried": func(b *actors.Bench) {
 			b.Say("a")
-			expect.OK(b, b.Start().Retry(b.Ctx, errors.New("x"), time.Hour, 0))
+			expect.OK(b, b.Start().Park(b.Ctx, protocol.Parking{Failed: errors.New("x"), Wait: time.Hour}))
 			erase(b)
 		},
+		"starting, dies": func(b *actors.Bench) { b.Say("a"); b.Renew(b.Claim()); b.Die(); b.Claim() },
 		"immediate, dies": func(b *actors.Bench) {
 			with(b, func(c *protocol.Config) { c.Immediate = true })
 			b.Say("a")
@@ -128,7 +129,7 @@ func lives() map[string]func(b *actors.Bench) {
 		"suspended, reply lost": func(b *actors.Bench) {
 			limit(b, 1)
 			b.Say("a")
-			expect.OK(b, b.Start().Requeue(b.Ctx, "x"))
+			expect.OK(b, b.Start().Park(b.Ctx, protocol.Parking{Interrupted: "x"}))
 			loseClaim(b, "claim")
 			expect.OK(b, b.Worker.Unclaim(b.Ctx))
 		},
@@ -140,17 +141,33 @@ func lives() map[string]func(b *actors.Bench) {
 			later(b, "b")
 			b.ClaimNothing("it is later")
 		},
-		"starting, failed":  func(b *actors.Bench) { b.Say("a"); expect.OK(b, b.Claim().Retry(b.Ctx, errors.New("x"), time.Hour, 0)) },
-		"starting, drained": func(b *actors.Bench) { b.Say("a"); expect.OK(b, b.Claim().Requeue(b.Ctx, "x")) },
+		"starting, failed": func(b *actors.Bench) {
+			b.Say("a")
+			expect.OK(b, b.Claim().Park(b.Ctx, protocol.Parking{Failed: errors.New("x"), Wait: time.Hour}))
+		},
+		"starting, drained": func(b *actors.Bench) {
+			b.Say("a")
+			expect.OK(b, b.Claim().Park(b.Ctx, protocol.Parking{Interrupted: "x"}))
+		},
 		"interrupted, failed": func(b *actors.Bench) {
 			b.Say("a")
 			h := b.Start()
 			mark(b, h)
-			expect.OK(b, h.Retry(b.Ctx, errors.New("x"), time.Hour, 0))
+			expect.OK(b, h.Park(b.Ctx, protocol.Parking{Failed: errors.New("x"), Wait: time.Hour}))
 		},
-		"interrupted, drained":   func(b *actors.Bench) { b.Say("a"); h := b.Start(); mark(b, h); expect.OK(b, h.Requeue(b.Ctx, "x")) },
-		"suspended by a mark":    func(b *actors.Bench) { limit(b, 1); b.Say("a"); h := b.Start(); mark(b, h); b.Finish(h) },
-		"suspended by a requeue": func(b *actors.Bench) { limit(b, 1); b.Say("a"); expect.OK(b, b.Start().Requeue(b.Ctx, "x")); b.Claim() },
+		"interrupted, drained": func(b *actors.Bench) {
+			b.Say("a")
+			h := b.Start()
+			mark(b, h)
+			expect.OK(b, h.Park(b.Ctx, protocol.Parking{Interrupted: "x"}))
+		},
+		"suspended by a mark": func(b *actors.Bench) { limit(b, 1); b.Say("a"); h := b.Start(); mark(b, h); b.Finish(h) },
+		"suspended by a requeue": func(b *actors.Bench) {
+			limit(b, 1)
+			b.Say("a")
+			expect.OK(b, b.Start().Park(b.Ctx, protocol.Parking{Interrupted: "x"}))
+			b.Claim()
+		},
 		"suspended by a death": func(b *actors.Bench) {
 			limit(b, 1)
 			b.Say("a")
@@ -162,14 +179,14 @@ func lives() map[string]func(b *actors.Bench) {
 		"again, by a mark": func(b *actors.Bench) {
 			limit(b, 2)
 			b.Say("a")
-			expect.OK(b, b.Start().Requeue(b.Ctx, "x"))
+			expect.OK(b, b.Start().Park(b.Ctx, protocol.Parking{Interrupted: "x"}))
 			mark(b, b.Start())
 		},
 		"again, by a requeue": func(b *actors.Bench) {
 			limit(b, 2)
 			b.Say("a")
-			expect.OK(b, b.Start().Requeue(b.Ctx, "x"))
-			expect.OK(b, b.Start().Requeue(b.Ctx, "x"))
+			expect.OK(b, b.Start().Park(b.Ctx, protocol.Parking{Interrupted: "x"}))
+			expect.OK(b, b.Start().Park(b.Ctx, protocol.Parking{Interrupted: "x"}))
 		},
 		"again, by a death": func(b *actors.Bench) {
 			limit(b, 2)
@@ -231,7 +248,7 @@ func lives() map[string]func(b *actors.Bench) {
 			b.Finish(h)
 			expect.OK(b, h.Dismiss(b.Ctx, h.Turn().Collected[0], protocol.End{Status: session.StatusFailed, Error: "broken"}))
 		},
-		"a steered turn is given back": func(b *actors.Bench) { expect.OK(b, steered(b).Requeue(b.Ctx, "x")) },
+		"a steered turn is given back": func(b *actors.Bench) { expect.OK(b, steered(b).Park(b.Ctx, protocol.Parking{Interrupted: "x"})) },
 		"a steered turn is erased":     func(b *actors.Bench) { steered(b); b.Die(); erase(b) },
 		"a steered turn that did not take it": func(b *actors.Bench) {
 			end(b, steered(b), protocol.End{Status: session.StatusDone, Untaken: []string{"b"}, Release: true})

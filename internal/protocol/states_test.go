@@ -157,8 +157,6 @@ func (o *observer) states() map[string]string {
 	list := func(key string) []string { return rdb.LRange(ctx, key, 0, -1).Val() }
 	run, resumes := rdb.HGetAll(ctx, k.Run()).Val(), rdb.HGetAll(ctx, k.Resume()).Val()
 	clock := rdb.Time(ctx).Val().UnixMilli()
-	hold, held, _ := strings.Cut(run["hold"], " ")
-	isHeld := func(id string) bool { return id == held && ms(hold) > clock }
 	pending, active := list(k.Pending()), list(k.Active())
 
 	states := map[string]string{"session": "idle", "resume": "clean"}
@@ -178,7 +176,7 @@ func (o *observer) states() map[string]string {
 		head := pending[len(pending)-1]
 		states["session"] = "ready"
 		quiet, _, _ := strings.Cut(rdb.HGet(ctx, k.Task(head), "quiet").Val(), " ")
-		if isHeld(head) || ms(quiet) > clock {
+		if ms(quiet) > clock {
 			states["session"] = "waiting"
 		}
 	case len(active) > 0:
@@ -205,8 +203,6 @@ func (o *observer) states() map[string]string {
 		var end session.Event
 		_ = json.Unmarshal([]byte(task["result"]), &end)
 		switch {
-		case state == "pending" && isHeld(id):
-			state = "retried"
 		case state == "pending" && task["quiet"] != "":
 			state = "collected"
 		case state == "active" && strings.Contains(rdb.HGet(ctx, k.Followups(), strings.TrimPrefix(id, rediskey.IDPrefix(actors.Key))).Val(), `"state":"steered"`):

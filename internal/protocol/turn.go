@@ -30,6 +30,7 @@ type ClaimedTurn struct {
 	Entries int64 // entries written to this transcript before, plus one for each undo, see docs/internals/keys.md
 
 	Reset     string        // "suspended" if the transcript is new because of a suspension
+	Ends      error         // not nil: the turn was begun only to be ended, for this request or as GivenUp, and no agent runs
 	Carries   Carries       // from earlier runs
 	Continues string        // the ID of the first run that it goes on from; "": it begins anew
 	Keeps     int           // how many items of that run's output, and of those after it, stand
@@ -48,15 +49,30 @@ type ClaimedTurn struct {
 	StartedAt time.Time
 }
 
-// Carries is what a turn carries on from its earlier, interrupted runs.
+// Carries is what a turn carries on from its earlier runs.
 type Carries string
 
 // What a turn may carry. "": nothing.
 const (
-	CarriesEntries   Carries = "entries"   // its journal has entries alone
-	CarriesSteps     Carries = "steps"     // its journal has steps, too: the turn goes on
-	CarriesInterrupt Carries = "interrupt" // it was to be interrupted: it only ends
+	CarriesEntries Carries = "entries" // its journal has entries alone
+	CarriesSteps   Carries = "steps"   // its journal has steps, too
 )
+
+// GivenUp is why a turn is ended after too many deaths of its workers.
+type GivenUp string
+
+func (g GivenUp) Error() string { return string(g) }
+
+// endsOf returns the Ends of a claim's result.
+func endsOf(why string) error {
+	switch why {
+	case "":
+		return nil
+	case "stop", "interrupt", "rollback":
+		return requested(why)
+	}
+	return GivenUp(why)
+}
 
 // Taken is a message that is part of a turn.
 type Taken struct {
@@ -65,7 +81,7 @@ type Taken struct {
 	Message wire.Message
 	Err     error
 
-	Redelivered int           // how often it was requeued without a failure, by crashes and drains
+	Redelivered int           // how often it was begun again without a failure, after crashes and drains
 	Age         time.Duration // since it was first seen
 
 	taskID   string

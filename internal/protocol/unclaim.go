@@ -11,8 +11,8 @@ import (
 	"turnstile/pkg/session"
 )
 
-// Unclaim releases the sessions that a Claim with a lost reply may have claimed: their turns do not
-// run. It tries until Redis has replied about each of them, its sentinel has expired, or ctx ends.
+// Unclaim releases the sessions that a Claim with a lost reply may have claimed: the next claims go on with their
+// turns. It tries until Redis has replied about each of them, its sentinel has expired, or ctx ends.
 // Of concurrent calls one does the work and the others return at once.
 func (c *Consumer) Unclaim(ctx context.Context) error {
 	var failed error
@@ -70,10 +70,10 @@ func (c *Claim) unclaim(parent context.Context) error {
 	return nil
 }
 
-// GiveBack releases the session without the turn, whose agent could not be started: the turn's messages go back
-// to the head of the queue as they were before the claim. It is neither an attempt nor an interruption.
+// GiveBack leaves a turn whose agent could not be started here, as if it had not been claimed. It is neither an
+// attempt nor an interruption.
 // Followers learn of it only if they were shown the turn's start. If the turn's end was requested meanwhile, it
-// returns that as Requeue does, and the turn is still the owner's.
+// returns that as Park does, and the turn is still the owner's.
 func (c *Claim) GiveBack(ctx context.Context) error {
 	if start, err := c.unsentStart(); start == "" && err == nil {
 		turn := c.Turn()
@@ -94,7 +94,7 @@ func (c *Claim) GiveBack(ctx context.Context) error {
 }
 
 func (c *Claim) unclaimArgs(gives bool) scripts.UnclaimArgs {
-	return scripts.UnclaimArgs{Prefixes: scripts.PrefixesOf(c.session), Token: c.token, Gives: gives}
+	return scripts.UnclaimArgs{Task: c.keys.TaskPrefix(), Token: c.token, Gives: gives}
 }
 
 // mayBeDone reports whether a failed call may have been carried out. Only an error from Redis

@@ -71,7 +71,7 @@ func TestRerunInBatches(t *testing.T) {
 			expect.OK(t, err)
 			expect.Equal(t, "has a next turn", more, true)
 		}
-		expect.OK(t, h.Requeue(b.Ctx, "drain"))
+		expect.OK(t, h.Park(b.Ctx, protocol.Parking{Interrupted: "drain"}))
 	}))
 	again, err := b.Client.Operate(actors.Key).Rerun(b.Ctx, admin.All)
 	expect.OK(t, err)

@@ -388,7 +388,7 @@ func TestCheckpointsAreInOrder(t *testing.T) {
 	gate := f.Gate(func(cmd redis.Cmder) bool {
 		return checkpointing(cmd) && !strings.Contains(fmt.Sprint(cmd.Args()...), "newer")
 	})
-	end := f.Gate(requeueing)
+	end := f.Gate(parking)
 	s := newStage()
 	w := r.worker(agent.Func(func(ctx context.Context, turn *agent.Turn) (agent.Result, error) {
 		_, _ = s.Run(context.WithoutCancel(ctx), turn) // it does not stop at once

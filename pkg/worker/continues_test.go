@@ -47,7 +47,7 @@ func TestTurnGoesOnAfterItsLastStep(t *testing.T) {
 	a.begin(t, spec("c"), agent.StepNew)
 	a.finish(t, spec("c"), ok("2"))
 	r.say("m3", "too late", session.ModeSteer)
-	a.steer(t, "m3").Accept() // and no step after it
+	a.steer(t, "m3").Accept() // and no step after it: it is offered to later runs, too
 	a.text("cut off")
 	r.awaitJournal("cut off")
 	said := func(text string) { // or its events die with the worker
@@ -68,6 +68,7 @@ func TestTurnGoesOnAfterItsLastStep(t *testing.T) {
 	}
 	b := r.inherits(continuing{second}, second)
 	goesOn(b, "the second run")
+	b.steer(t, "m3")
 	b.begin(t, spec("a"), agent.StepDone)
 	b.begin(t, spec("b"), agent.StepUnknown)
 	b.finish(t, spec("b"), agent.StepEnd{Error: "unknown"})
@@ -86,6 +87,7 @@ func TestTurnGoesOnAfterItsLastStep(t *testing.T) {
 	kept = append(kept, "tool d 3 "+b.ID, "assistant That is all.")
 	c := r.inherits(continuing{third}, third)
 	goesOn(c, "the third run")
+	c.steer(t, "m3") // not taken
 	c.begin(t, response, agent.StepDone)
 	c.reply("")
 	o := r.ends("m1", session.StatusDone)
@@ -165,7 +167,8 @@ func TestInterruptedStepsOfADeadWorker(t *testing.T) {
 	r.ends("m2", session.StatusDone)
 }
 
-// After /new with another agent, that one begins the message that waits, and gets nothing of the first.
+// /new with another agent ends a turn that waits without a worker; one that runs goes on with its own agent, on any
+// worker that has it. The other agent gets nothing of it.
 func TestStepsOfAnotherAgent(t *testing.T) {
 	t.Parallel()
 	for name, running := range map[string]bool{"between runs": false, "while it runs": true} {
@@ -174,7 +177,7 @@ func TestStepsOfAnotherAgent(t *testing.T) {
 			r := newRig(t)
 			r.key = "a:a:" + r.key
 			r.k = rediskey.For(r.key)
-			s, next := newStage(), newStage()
+			s, again, next := newStage(), newStage(), newStage()
 			agents := func(a agent.Agent) change {
 				return with(func(c *worker.Config) {
 					c.Agents = []worker.NamedAgent{{Name: "one", Sessions: []string{"a:a:*"}, Agent: a}, {Name: "other", Sessions: []string{"a:*"}, Agent: continuing{next}}}
@@ -184,7 +187,7 @@ func TestStepsOfAnotherAgent(t *testing.T) {
 			w := r.worker(nil, agents(continuing{s}), drainTimeout(0), slots(1), checkpointEvery(time.Millisecond))
 			a := s.next(t, "m1")
 			a.text("secret ")
-			key := a.begin(t, spec("a"), agent.StepNew).IdempotencyKey
+			a.begin(t, spec("a"), agent.StepNew)
 			a.finish(t, spec("a"), ok("1"))
 			if !running {
 				expect.Received(t, "the end of the drain", drain(w))
@@ -193,16 +196,22 @@ func TestStepsOfAnotherAgent(t *testing.T) {
 			if running {
 				expect.Received(t, "the end of the drain", drain(w))
 			}
-			r.worker(nil, agents(s))
-			b := next.next(t, "m1")
-			if len(b.Steps)+len(b.Kept)+len(b.History) > 0 || b.Note != "" {
-				t.Errorf("the other agent got %+v", b.Turn)
+			r.worker(nil, agents(continuing{again}))
+			if running {
+				b := again.next(t, "m1")
+				b.begin(t, spec("a"), agent.StepDone)
+				b.reply("done")
+				r.ends("m1", session.StatusDone)
+			} else {
+				r.ends("m1", session.StatusInterrupted)
 			}
-			b.begin(t, spec("b"), agent.StepNew)
-			expect.Equal(t, "the same charge has its key", b.begin(t, spec("a"), agent.StepNew).IdempotencyKey, key)
-			b.reply("done")
-			r.ends("m1", session.StatusDone)
-			expect.Equal(t, "transcript", strings.Contains(fmt.Sprint(r.transcript(r.key)), "secret"), false)
+			r.say("m2", "hello")
+			c := next.next(t, "m2")
+			if len(c.Steps)+len(c.Kept)+len(c.History) > 0 || c.Note != "" {
+				t.Errorf("the other agent got %+v", c.Turn)
+			}
+			c.reply("ok")
+			r.ends("m2", session.StatusDone)
 		})
 	}
 }

@@ -95,7 +95,7 @@ func TestDeadlyMessageIsArchived(t *testing.T) {
 	if next.TranscriptID == old {
 		t.Error("the session was not suspended: the next message has the old session id")
 	}
-	expect.Equal(t, "turns of the deadly message", len(r.started("m1")), 4)
+	expect.Equal(t, "runs of the deadly message", len(r.started("m1")), 5) // the last one only ended it
 	expect.List(t, "the new transcript", r.transcript(r.key), "user on", "assistant echo: on")
 	entries, err := actors.Transcript(r.ctx, r.client.Session(r.key), old)
 	expect.OK(t, err)

@@ -207,7 +207,7 @@ func TestB41_StartingDuringTheDrain(t *testing.T) {
 			expect.Received(t, "the end of the drain", drained)
 			s.empty(t)
 			r.unmarked(r.key, "after the drain")
-			expect.Equal(t, "waiting messages", r.info().Waiting, 1)
+			expect.Equal(t, "phase", r.info().Phase, session.PhaseParked)
 
 			two := newStage()
 			next := r.worker(two)
@@ -305,7 +305,8 @@ func TestB79_DrainWhileRedisIsAway(t *testing.T) {
 			if !rec.Pending || rec.Reason != resume.ReasonRestart || rec.Interruptions != 1 {
 				t.Errorf("after the drain: %+v", rec)
 			}
-			expect.Equal(t, "waiting messages", r.info().Waiting, 11)
+			expect.Equal(t, "phase", r.info().Phase, session.PhaseParked)
+			expect.Equal(t, "waiting messages", r.info().Waiting, 10)
 
 			two := newStage()
 			r.worker(two, slots(1), with(func(o *worker.Config) { o.ShareTurns(100) }))

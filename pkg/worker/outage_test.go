@@ -388,7 +388,7 @@ func TestRequeueReplyIsLost(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	var f redistest.Faults
-	f.LoseReply(requeueing, 2)
+	f.LoseReply(parking, 2)
 	r.worker(echo.New(), faulty(&f))
 	r.say("m1", "fail=retry:1 hello")
 	r.say("m2", "behind")

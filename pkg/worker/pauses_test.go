@@ -135,7 +135,7 @@ func TestOnlyTheAgentIsLeftAlone(t *testing.T) {
 	expect.Soon(t, "a session says what it needs", func() bool {
 		s, err := r.client.Session("a:1").Info(r.ctx)
 		expect.OK(t, err)
-		return s.Needs == "a" && s.Waiting == 1
+		return s.Needs == "a" && s.Phase == session.PhaseParked
 	})
 	r.worker(nil, ofTwo(says("a"), says("b")))
 	for i := range 20 {

@@ -15,7 +15,6 @@ import (
 // written. The recorder's lock guards it, except for storing.
 type journal struct {
 	storing oneAtATime        // one write at a time, in order
-	written bool              // in this run
 	based   bool              // this run has stored the entries before those that it makes
 	changed map[string]string // records of steps that are not stored yet, JSON by keys
 	steps   bool              // the turn has steps
@@ -91,17 +90,6 @@ func (r *recorder) toStore(key string, ending bool) (w protocol.JournalWrite, ok
 	return w, ok, nil
 }
 
-// storeSteps stores steps of which a write failed.
-func (r *recorder) storeSteps() error {
-	r.mu.Lock()
-	failed := len(r.journal.changed) > 0
-	r.mu.Unlock()
-	if !failed {
-		return nil
-	}
-	return r.store("", true)
-}
-
 // unstored takes what is not stored yet. r.mu is held.
 func (r *recorder) unstored() (w protocol.JournalWrite, ok bool) {
 	j, s := &r.journal, &r.entries
@@ -133,7 +121,7 @@ func (r *recorder) unstored() (w protocol.JournalWrite, ok bool) {
 	for _, i := range s.touched {
 		w.Entries[len(given)+i] = s.made[i]
 	}
-	s.touched, j.changed, j.based, j.written = nil, nil, true, true
+	s.touched, j.changed, j.based = nil, nil, true
 	return w, true
 }
 
@@ -155,23 +143,6 @@ func (r *recorder) restore(w protocol.JournalWrite) {
 			r.journal.change(key, record)
 		}
 	}
-}
-
-// left returns how many entries of the journal stay after a failed attempt, or -1: all. Only unfinished work
-// goes.
-func (r *recorder) left() (count int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	s := &r.entries
-	switch {
-	case !r.journal.written:
-		return -1
-	case r.journal.steps:
-		return s.first() + s.closed
-	case len(s.before) > 0:
-		return s.first()
-	}
-	return 0
 }
 
 // goOn takes over what earlier runs of this turn have done, from which it goes on. recap is the history that

@@ -57,11 +57,11 @@ func (s *agentState) save() {
 // after the turn's end. If it cannot be stored, the next turn's agent has only the history.
 func (s *agentState) end(entries int, rolledBack bool) {
 	s.mu.Lock()
-	data, saved := s.wanted, s.saved
+	data := s.wanted
 	s.mu.Unlock()
 	switch {
-	case rolledBack && (data != nil || saved != nil):
-		data = nil // the state may contain the turn that was rolled back
+	case rolledBack:
+		data = nil // the stored state may contain the turn that was rolled back
 	case data == nil: // the agent has set no state in this turn
 		return
 	}

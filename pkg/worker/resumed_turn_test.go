@@ -226,8 +226,7 @@ func (r *rig) endsSomehow(s *stage, a ...agent.Agent) {
 	expect.Equal(r, "checkpoints left", r.rdb.Exists(r.ctx, r.k.Journal()).Val(), 0)
 }
 
-// A failed attempt is tried again from the beginning, although its entries were stored in case of
-// an interruption.
+// The next attempt of an agent without steps begins anew, and sees what the failed one has done.
 func TestRetryBeginsAnew(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -240,10 +239,10 @@ func TestRetryBeginsAnew(t *testing.T) {
 	a.fail(agent.Retryable(errors.New("flaky")))
 	b := s.next(t, "m1")
 	expect.Equal(t, "attempt", b.Attempt, 2)
-	expect.Equal(t, "history", len(b.History), 0)
+	expect.List(t, "history", brief(b.History), "user hello", "assistant half a reply (interrupted)")
 	b.reply("whole")
 	r.ends("m1", session.StatusDone)
-	expect.List(t, "transcript", r.transcript(r.key), "user hello", "assistant whole")
+	expect.List(t, "transcript", r.transcript(r.key), "user hello", "assistant half a reply (interrupted)", "assistant whole")
 }
 
 // The entries of an interrupted run survive a failed attempt to resume it.
@@ -263,8 +262,8 @@ func TestRetryResumesAnInterruptedRun(t *testing.T) {
 	b.fail(agent.Retryable(errors.New("flaky")))
 	c := s.next(t, "m1")
 	expect.Equal(t, "attempt", c.Attempt, 2)
-	expect.List(t, "history", brief(c.History), brief(b.History)...)
+	expect.List(t, "history", brief(c.History), append(brief(b.History), "assistant failed (interrupted)")...)
 	c.reply("whole")
 	r.ends("m1", session.StatusDone)
-	expect.List(t, "transcript", r.transcript(r.key), "user hello", "assistant half (interrupted)", "assistant whole")
+	expect.List(t, "transcript", r.transcript(r.key), "user hello", "assistant half (interrupted)", "assistant failed (interrupted)", "assistant whole")
 }

@@ -90,7 +90,7 @@ var workerRivals = map[string]func(x *race){
 // handing are the commands by which a worker takes sessions and releases them or puts them back.
 func handing(cmd redis.Cmder) bool {
 	index := func(name string) bool { return slices.Contains(cmd.Args(), any(name)) }
-	return slices.Contains([]string{"claim", "promote", "unclaim", "mark", "requeue"}, actors.ScriptOf(cmd)) || actors.FastPath(cmd) ||
+	return slices.Contains([]string{"claim", "promote", "unclaim", "mark", "park"}, actors.ScriptOf(cmd)) || actors.FastPath(cmd) ||
 		redistest.Named("zpopmin", "bzpopmin", "zadd")(cmd) && (index(rediskey.Ready) || index(rediskey.Owned))
 }
 

@@ -47,7 +47,7 @@ var (
 	renewing      = script("renew")
 	checkpointing = script("journal")
 	marking       = script("mark")
-	requeueing    = script("requeue")
+	parking       = script("park")
 	surviving     = script("survive")
 	finishing     = script("finish")
 )
@@ -256,7 +256,7 @@ func TestB10_StartingIsSkippedByTheDrain(t *testing.T) {
 	e := r.awaitEvent("a requeued turn", func(e session.Event) bool { return e.Type == session.EventTurnRequeued })
 	expect.Equal(t, "reason", e.Reason, string(worker.ReasonShutdown))
 	expect.Equal(t, "error", e.Error, "")
-	expect.Equal(t, "waiting messages", r.info().Waiting, 1)
+	expect.Equal(t, "phase", r.info().Phase, session.PhaseParked)
 	if r.rdb.ZScore(r.ctx, rediskey.Ready, r.key).Err() != nil {
 		t.Error("the session is not ready for another worker")
 	}
@@ -289,6 +289,6 @@ func TestB10_RunningIsInterruptedOnce(t *testing.T) {
 	got, err := os.ReadFile(file)
 	expect.OK(t, err)
 	expect.Equal(t, "signals to the agent", string(got), "INT\n")
-	expect.Equal(t, "waiting messages", r.info().Waiting, 1)
+	expect.Equal(t, "phase", r.info().Phase, session.PhaseParked)
 	r.free("after the drain")
 }

@@ -28,7 +28,8 @@ type steering struct {
 	state   steeringState
 	again   bool // a message has arrived since the last check
 	done    sync.WaitGroup
-	offered []string // IDs taken from the queue and not accepted yet
+	offered []string         // IDs of the turn's messages that are not accepted yet
+	earlier []protocol.Taken // of these, those that an earlier run has taken
 }
 
 // steeringState is the state of a steering.
@@ -50,12 +51,20 @@ func newSteering(r *recorder, refused func(protocol.Taken) bool) *steering {
 
 // wake reports that a message waits to be steered in.
 func (s *steering) wake() {
-	if s == nil {
-		return
+	if s != nil {
+		s.offer(nil)
 	}
+}
+
+// offer is wake, with messages that an earlier run of the turn has taken.
+func (s *steering) offer(earlier []protocol.Taken) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.again = true
+	s.earlier = append(s.earlier, earlier...)
+	for _, m := range earlier {
+		s.offered = append(s.offered, m.Message.ID)
+	}
 	if s.state == steerIdle {
 		s.state = steerOffers
 		s.done.Go(s.run)
@@ -87,6 +96,7 @@ func (s *steering) run() {
 		for _, m := range messages {
 			s.offered = append(s.offered, m.Message.ID)
 		}
+		messages, s.earlier = append(s.earlier, messages...), nil
 		s.again = s.again || s.claim.SteerWaits()
 		s.mu.Unlock()
 		for _, m := range messages {

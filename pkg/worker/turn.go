@@ -48,6 +48,8 @@ type turnRun struct {
 	steering  *steering // nil: the agent takes no steers
 	warm      *warmTurn // nil: no agent is kept warm
 
+	unoffered []string // messages that were steered in earlier, and that this agent cannot be offered
+
 	noted int  // how many dropped messages the agent's note mentions
 	ran   bool // the agent was started
 	end   ending
@@ -107,8 +109,8 @@ func (t *turnRun) run() (more bool, err error) {
 		// same for longer turns.
 		t.queue.Renew(t.claim.Lease().Context(), []*protocol.Claim{t.claim})
 	}
-	if t.Carries == protocol.CarriesInterrupt {
-		return t.endInterrupted()
+	if t.Ends != nil {
+		return t.endUnrun()
 	}
 	if end, refused, err := t.dismiss(); refused || err != nil {
 		t.steering.stop() // a later steer would go into the next turn
@@ -199,7 +201,7 @@ func (t *turnRun) refusal(m protocol.Taken) (end protocol.End, refused bool) {
 	if most := t.opts.MessageMaxAge; most > 0 && (limit == 0 || most < limit) {
 		limit = most
 	}
-	if limit > 0 && m.Age > limit && t.Carries != protocol.CarriesSteps { // a begun turn does not expire
+	if limit > 0 && m.Age > limit && t.Carries == "" { // a turn that has done something does not expire
 		return protocol.End{
 			Status: session.StatusExpired,
 			Error:  fmt.Sprintf("expired: it waited %s, at most %s was allowed", m.Age.Round(time.Millisecond), limit),

@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
+	"turnstile/internal/protocol"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/resume"
 	"turnstile/pkg/session"
@@ -104,6 +106,7 @@ func (t *turnRun) recall(in *agent.Turn, resumed bool) error {
 		var recap []session.Entry
 		recap, in.Kept = t.recorder.goOn(earlier)
 		in.History, in.Messages = append(in.History, recap...), in.Messages[:len(t.recorder.entries.lead())]
+		t.offerAgain(in.Kept)
 		t.log.Info("the turn goes on", "message", t.Message.ID, "reason", t.Resume, "steps", len(earlier.Steps), "entries", len(in.Kept))
 		return nil // without a note: it sees what it has done
 	case len(earlier.Entries) > 0:
@@ -123,6 +126,24 @@ func (t *turnRun) recall(in *agent.Turn, resumed bool) error {
 		t.log.Info("the turn is resumed", "message", t.Message.ID, "reason", t.Resume, "entries", len(t.recorder.unfinished().entries))
 	}
 	return nil
+}
+
+// offerAgain offers the messages that earlier runs have steered in and of which their output does not tell: no agent
+// has them.
+func (t *turnRun) offerAgain(kept []session.Entry) {
+	var again []protocol.Taken
+	for _, m := range t.Messages()[len(t.recorder.entries.lead()):] {
+		if !slices.ContainsFunc(kept, func(e session.Entry) bool { return e.Role == session.RoleUser && e.Message == m.Message.ID }) {
+			again = append(again, m)
+		}
+	}
+	if t.steering != nil && len(again) > 0 {
+		t.steering.offer(again)
+		return
+	}
+	for _, m := range again {
+		t.unoffered = append(t.unoffered, m.Message.ID)
+	}
 }
 
 // mayStart returns why the agent must not be started any more, or nil. It checks the lease

@@ -55,18 +55,18 @@ func (t *turnRun) writeEnd(result agent.Result, err error) (more bool, _ error) 
 		if err := t.claim.Lease().Held(); err != nil {
 			return false, err
 		}
-		return t.requeue(drainError{reasonLease})
+		return t.interrupted(drainError{reasonLease})
 	}
 	if end, ok := t.requested(errors.Join(cause, err)); ok {
 		return t.finish(end)
 	}
 	switch {
 	case errors.Is(err, agent.ErrParked) && errors.As(t.questions.parked, &parked):
-		return t.park(parked)
+		return t.park(ending{status: StatusParked}, protocol.Parking{Question: parked.number, Key: parked.waits, Wait: parked.left})
 	case unavailable:
 		return t.giveBack(err)
 	case errors.Is(cause, errDrain), errors.Is(err, protocol.ErrDraining):
-		return t.requeue(cause)
+		return t.interrupted(cause)
 	case errors.Is(cause, errPanicked):
 		return t.failed(cause)
 	case errors.Is(cause, errTimeout):
@@ -77,20 +77,24 @@ func (t *turnRun) writeEnd(result agent.Result, err error) (more bool, _ error) 
 	return t.failed(err)
 }
 
-// endInterrupted ends a turn whose owner died after its end was requested. No agent runs.
-func (t *turnRun) endInterrupted() (more bool, err error) {
-	stored, err := t.claim.History(t.claim.Lease().Context())
-	if err != nil {
-		return false, err
-	}
-	if earlier := stored.Earlier; earlier != nil {
-		earlier.Closed = len(earlier.Entries)
-		t.recorder.goOn(earlier)
+// endUnrun ends a turn that was begun only for that: its owner before had left it. No agent runs.
+func (t *turnRun) endUnrun() (more bool, err error) {
+	if t.Carries != "" {
+		stored, err := t.claim.History(t.claim.Lease().Context())
+		if err != nil {
+			return false, err
+		}
+		if earlier := stored.Earlier; earlier != nil {
+			earlier.Closed = len(earlier.Entries)
+			t.recorder.goOn(earlier)
+		}
 	}
 	t.steering.stop()
 	t.recorder.stop()
-	end, _ := t.requested(protocol.ErrInterruptRequested)
-	return t.finish(end)
+	if end, ok := t.requested(t.Ends); ok {
+		return t.finish(end)
+	}
+	return t.failed(t.Ends)
 }
 
 // requested returns the end of a turn for which a stop, an interrupt or a rollback was requested.
@@ -126,7 +130,10 @@ var errNotStored = errors.New("the turn's entries could not be stored")
 func failure(err error) protocol.End {
 	end := protocol.End{Status: session.StatusFailed, Code: session.CodeAgentFailed, Detail: err.Error()}
 	end.Error = cmp.Or(agent.UserText(err), stream.AgentFailed)
+	var dead protocol.GivenUp
 	switch {
+	case errors.As(err, &dead):
+		end.Code, end.Error, end.Detail = session.CodeWorkerDied, dead.Error(), ""
 	case errors.Is(err, errTimeout):
 		end.Code, end.Error = session.CodeTimeout, errTimeout.Error()
 	case errors.Is(err, errPanicked), errors.Is(err, errNotStored):
@@ -147,9 +154,9 @@ func timedOut(cause, err error) error {
 // finish writes the end of a turn that will not run again.
 func (t *turnRun) finish(end protocol.End) (more bool, err error) {
 	// Another worker may start an agent that this one cannot.
-	end.Release = t.pauses.of(t.name).failures > 0 || t.release()
+	end.Release = t.Ends != nil || t.pauses.of(t.name).failures > 0 || t.release()
 	if end.Status != session.StatusStopped { // a stop also ends the steered messages
-		end.Untaken = t.steering.untaken()
+		end.Untaken = append(t.steering.untaken(), t.unoffered...)
 	}
 	if end.Status == session.StatusDone {
 		end.Told = t.noted
@@ -170,53 +177,44 @@ func (t *turnRun) finish(end protocol.End) (more bool, err error) {
 	return more, err
 }
 
-// requeue puts the turn's messages back at the head of the queue. Its journal stays.
-func (t *turnRun) requeue(cause error) (more bool, _ error) {
+// interrupted leaves the turn for another worker.
+func (t *turnRun) interrupted(cause error) (more bool, _ error) {
 	// Promote may return a drain before the turn's context ends.
 	d := drainError{t.drainReason()}
 	errors.As(cause, &d)
-	t.end = ending{status: StatusRequeued, why: fmt.Errorf("requeued: %s", d.reason)}
+	return t.park(ending{status: StatusRequeued, why: fmt.Errorf("requeued: %s", d.reason)}, protocol.Parking{Interrupted: string(d.reason)})
+}
+
+// retry leaves the turn for the next attempt.
+func (t *turnRun) retry(err error) (more bool, _ error) {
+	wait := backoff.Backoff{First: t.opts.RetryBackoff, Longest: longestBackoff, Spread: true}.After(t.Attempt)
+	return t.park(ending{status: StatusRetried, why: err, retryIn: wait}, protocol.Parking{Failed: err, Wait: wait})
+}
+
+// park leaves the turn, which has not ended. What it has done is stored first. If the turn's end was requested
+// meanwhile, that end is written.
+func (t *turnRun) park(end ending, p protocol.Parking) (more bool, _ error) {
+	t.end = end
 	t.recorder.state.end(0, false)
-	ctx := t.claim.Lease().Context()
 	if err := t.recorder.store("", true); err != nil {
 		return false, err
 	}
-	return t.endRequeued(t.claim.Requeue(ctx, string(d.reason)))
+	return t.left(t.claim.Park(t.claim.Lease().Context(), p))
 }
 
-// giveBack returns the messages of a turn whose agent cannot be started here, as if it had not been claimed, and
-// leaves the agent alone for a while.
+// giveBack leaves a turn whose agent cannot be started here, as if it had not been claimed, and leaves the agent
+// alone for a while.
 func (t *turnRun) giveBack(err error) (more bool, _ error) {
 	t.ran = false
 	t.end = ending{status: StatusRequeued, why: err}
 	t.pauses.fails(t.name, t.Started, err)
 	t.elsewhere.want() // others may run the agent
-	return t.endRequeued(t.claim.GiveBack(t.claim.Lease().Context()))
+	return t.left(t.claim.GiveBack(t.claim.Lease().Context()))
 }
 
-// park lets the turn wait for a decision without a worker.
-func (t *turnRun) park(p parkedError) (more bool, _ error) {
-	t.end = ending{status: StatusParked}
-	t.recorder.state.end(0, false)
-	if err := t.recorder.store("", true); err != nil {
-		return false, err
-	}
-	return t.endRequeued(t.claim.Park(t.claim.Lease().Context(), p.number, p.waits, p.left))
-}
-
-// retry puts the messages of a failed turn back at the head of the queue for the next attempt.
-func (t *turnRun) retry(err error) (more bool, _ error) {
-	t.end = ending{status: StatusRetried, why: err, retryIn: backoff.Backoff{First: t.opts.RetryBackoff, Longest: longestBackoff, Spread: true}.After(t.Attempt)}
-	t.recorder.state.end(0, false)
-	if err := t.recorder.storeSteps(); err != nil {
-		return false, err
-	}
-	return t.endRequeued(t.claim.Retry(t.claim.Lease().Context(), err, t.end.retryIn, t.recorder.left()))
-}
-
-// endRequeued completes requeue and retry after their script returned err. The script refuses if
+// left completes the moves that leave a turn, after their script returned err. The script refuses if
 // the turn's end was requested meanwhile; then that end is written.
-func (t *turnRun) endRequeued(err error) (more bool, _ error) {
+func (t *turnRun) left(err error) (more bool, _ error) {
 	err = t.written(err)
 	if end, ok := t.requested(err); ok {
 		return t.finish(end)

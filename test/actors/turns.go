@@ -5,6 +5,8 @@ import (
 	"errors"
 	"strings"
 
+	"github.com/redis/go-redis/v9"
+
 	"turnstile"
 	"turnstile/internal/chat/receipt"
 	"turnstile/internal/protocol"
@@ -36,64 +38,103 @@ func (b *Bench) SayAll(texts ...string) {
 	}
 }
 
-// Claim claims the session, which must be ready. As a worker does, it first ends a turn that a dead worker
-// should have interrupted.
+// Claim claims the session, which must be ready. As a worker does, it first ends a turn that is only to end.
 func (b *Bench) Claim() *protocol.Claim {
 	b.Helper()
 	for {
-		claims, err := b.Worker.Claim(b.Ctx, []string{Key})
-		expect.OK(b, err)
-		if len(claims) != 1 {
+		h := b.tryClaim()
+		if h == nil {
 			b.Fatalf("the session was not claimed: %s", b.Dump())
 		}
-		if b.Settle(claims[0]) {
-			return claims[0]
+		if b.Settle(h) {
+			return h
 		}
 	}
 }
 
-// Settle ends a turn that a dead worker should have interrupted. It returns whether the claim then has a turn
-// to run.
+// tryClaim claims the session, again as long as claims say so. nil: it cannot be claimed.
+func (b *Bench) tryClaim() *protocol.Claim {
+	b.Helper()
+	ready := b.Redis.ZScore(b.Ctx, rediskey.Ready, Key)
+	for {
+		expect.OK(b, b.Redis.ZRem(b.Ctx, rediskey.Ready, Key).Err())
+		claims, err := b.Worker.Claim(b.Ctx, []string{Key})
+		expect.OK(b, err)
+		switch {
+		case len(claims) > 0:
+			return claims[0]
+		case b.IsIn(rediskey.Ready, Key):
+		case ready.Err() == nil: // as it was
+			expect.OK(b, b.Redis.ZAdd(b.Ctx, rediskey.Ready, redis.Z{Score: ready.Val(), Member: Key}).Err())
+			return nil
+		default:
+			return nil
+		}
+	}
+}
+
+// Settle ends a turn that is only to end. It returns whether the claim then has a turn to run.
 func (b *Bench) Settle(h *protocol.Claim) (more bool) {
 	b.Helper()
-	more, err := EndInterrupted(b.Ctx, h)
+	more, err := EndUnrun(b.Ctx, h)
 	expect.OK(b, err)
 	return more
 }
 
-// EndInterrupted ends a turn that a dead worker should have interrupted, with what its journal has. It returns
-// whether the claim then has a turn to run.
-func EndInterrupted(ctx context.Context, h *protocol.Claim) (more bool, err error) {
+// EndUnrun ends a turn that is only to end, with what its journal has. It returns whether the claim then has a turn
+// to run.
+func EndUnrun(ctx context.Context, h *protocol.Claim) (more bool, err error) {
 	turn := h.Turn()
-	if turn.Carries != protocol.CarriesInterrupt {
+	end := protocol.End{Release: true}
+	var dead protocol.GivenUp
+	switch {
+	case turn.Ends == nil:
 		return true, nil
-	}
-	end := protocol.End{Status: session.StatusInterrupted, Error: "interrupted by a newer message"}
-	for _, m := range turn.Messages() {
-		end.Entries = append(end.Entries, session.Entry{Role: session.RoleUser, Text: m.Message.Text, Message: m.Message.ID, Meta: m.Message.Meta, Turn: turn.ID})
-	}
-	past, err := h.History(ctx)
-	if err != nil {
-		return false, err
-	}
-	if past.Earlier != nil {
-		for _, e := range past.Earlier.Entries {
-			if e.Role != session.RoleUser {
-				e.Turn = turn.ID
-				end.Entries = append(end.Entries, e)
-			}
+	case errors.Is(turn.Ends, protocol.ErrStopRequested):
+		end.Status, end.Error = session.StatusStopped, "stopped by user"
+	case errors.Is(turn.Ends, protocol.ErrRollbackRequested):
+		end.Status, end.Error, end.Rollback = session.StatusInterrupted, "rolled back by a newer message", true
+		if err := h.StoreState(ctx, nil, 0); err != nil {
+			return false, err
+		}
+	case errors.As(turn.Ends, &dead):
+		end.Status, end.Error, end.Code = session.StatusFailed, dead.Error(), session.CodeWorkerDied
+	default:
+		end.Status, end.Error = session.StatusInterrupted, "interrupted by a newer message"
+		if end.Entries, err = entries(ctx, h); err != nil {
+			return false, err
 		}
 	}
 	return h.Finish(ctx, end)
 }
 
-// ClaimNothing claims the session, which must not be ready.
+// entries are those of a turn that is only to end.
+func entries(ctx context.Context, h *protocol.Claim) (list []session.Entry, _ error) {
+	turn := h.Turn()
+	for _, m := range turn.Messages() {
+		list = append(list, session.Entry{Role: session.RoleUser, Text: m.Message.Text, Message: m.Message.ID, Meta: m.Message.Meta, Turn: turn.ID})
+	}
+	past, err := h.History(ctx)
+	if err != nil || past.Earlier == nil {
+		return list, err
+	}
+	for _, e := range past.Earlier.Entries {
+		if e.Role != session.RoleUser {
+			e.Turn = turn.ID
+			list = append(list, e)
+		}
+	}
+	return list, nil
+}
+
+// ClaimNothing claims the session, which must have no turn to run. As a worker does, it first ends a turn that is only
+// to end.
 func (b *Bench) ClaimNothing(why string) {
 	b.Helper()
-	claims, err := b.Worker.Claim(b.Ctx, []string{Key})
-	expect.OK(b, err)
-	if len(claims) != 0 {
-		b.Fatalf("claimed message %q although %s", claims[0].Turn().Message.ID, why)
+	for h := b.tryClaim(); h != nil; h = b.tryClaim() {
+		if b.Settle(h) {
+			b.Fatalf("claimed message %q although %s", h.Turn().Message.ID, why)
+		}
 	}
 }
 
@@ -135,14 +176,13 @@ func (b *Bench) Done(h *protocol.Claim) protocol.End {
 func (b *Bench) Drain() (ids []string) {
 	b.Helper()
 	for {
-		claims, err := b.Worker.Claim(b.Ctx, []string{Key})
-		expect.OK(b, err)
-		if len(claims) == 0 {
+		h := b.tryClaim()
+		if h == nil {
 			return ids
 		}
-		for more := b.Settle(claims[0]); more; {
-			ids = append(ids, claims[0].Turn().Message.ID)
-			more = b.Finish(claims[0])
+		for more := b.Settle(h); more; {
+			ids = append(ids, h.Turn().Message.ID)
+			more = b.Finish(h)
 		}
 	}
 }

@@ -78,7 +78,7 @@ func (s *scripts) owner(cmd []string) (sentinel, run, token, fence string, ok bo
 	n := int(whole(cmd[2]))
 	keys, argv, name := cmd[3:3+n], cmd[3+n:], s.name(cmd[1])
 	switch name {
-	case "promote", "renew", "emit", "journal", "store_state", "ask", "steer", "dismiss", "finish", "finish" + lua.FastSuffix, "mark", "requeue":
+	case "promote", "renew", "emit", "journal", "store_state", "ask", "steer", "dismiss", "finish", "finish" + lua.FastSuffix, "mark", "park":
 	default:
 		return "", "", "", "", false
 	}

@@ -90,10 +90,10 @@ func (s *stepping) between(ctx context.Context, c *actors.Consumer) (more, over 
 	switch {
 	case s.does.drains:
 		c.Mark(s.life.Context, []*sq.Claim{s.claim}, "shutdown_timeout")
-		more, err = s.ends(endRequested(s.claim, s.claim.Requeue(ctx, "shutdown_timeout"), s.all()))
+		more, err = s.ends(endRequested(s.claim, s.claim.Park(ctx, sq.Parking{Interrupted: "shutdown_timeout"}), s.all()))
 		return more, true, err
 	case s.turn.Attempt <= s.does.fails:
-		more, err = s.ends(endRequested(s.claim, s.claim.Retry(ctx, errors.New("it did not work"), time.Second, len(s.entries)), s.all()))
+		more, err = s.ends(endRequested(s.claim, s.claim.Park(ctx, sq.Parking{Failed: errors.New("it did not work"), Wait: time.Second}), s.all()))
 		return more, true, err
 	case !s.does.renews:
 		return false, false, nil
@@ -126,7 +126,7 @@ func (s *stepping) wait(ctx context.Context) (over, more bool, err error) {
 	case err != nil:
 		return true, false, err
 	case s.asked(asked.Question) && asked.Decision == "" && asked.Age < time.Second:
-		more, err = s.ends(endRequested(s.claim, s.claim.Park(ctx, asked.Question, "", time.Second-asked.Age), s.all()))
+		more, err = s.ends(endRequested(s.claim, s.claim.Park(ctx, sq.Parking{Question: asked.Question, Wait: time.Second - asked.Age}), s.all()))
 		return true, more, err
 	case asked.Decision == "":
 		if asked.Decided, err = s.claim.Deny(ctx, "pay"); err != nil {

@@ -173,16 +173,8 @@ func turn(l *explore.Life, c *actors.Consumer, h *sq.Claim, a behaviour) (more b
 	if t.Redelivered > 0 {
 		c.Renew(ctx, []*sq.Claim{h})
 	}
-	if t.Carries == sq.CarriesInterrupt {
-		past, err := h.History(ctx)
-		if err != nil {
-			return false, err
-		}
-		var before []session.Entry
-		if past.Earlier != nil {
-			before = past.Earlier.Entries
-		}
-		return endRequested(h, sq.ErrInterruptRequested, entriesOf(t, before))
+	if t.Ends != nil {
+		return actors.EndUnrun(ctx, h)
 	}
 	if a.tells && t.Resume != "" {
 		l.Report("note", t.ID, t.TranscriptID)
@@ -192,7 +184,7 @@ func turn(l *explore.Life, c *actors.Consumer, h *sq.Claim, a behaviour) (more b
 	if !a.immediate || t.Resume != "" || t.Redelivered > 0 || t.Carries != "" || len(t.Dropped) > 0 {
 		past, err := h.History(ctx)
 		if err != nil {
-			return false, h.Retry(ctx, err, 0, -1)
+			return false, h.Park(ctx, sq.Parking{Failed: err})
 		}
 		if past.Earlier != nil {
 			before, kept = past.Earlier.Entries, past.Earlier
@@ -220,7 +212,7 @@ func turn(l *explore.Life, c *actors.Consumer, h *sq.Claim, a behaviour) (more b
 	}
 	if a.drains {
 		c.Mark(l.Context, []*sq.Claim{h}, "shutdown_timeout")
-		return endRequested(h, h.Requeue(ctx, "shutdown_timeout"), entries)
+		return endRequested(h, h.Park(ctx, sq.Parking{Interrupted: "shutdown_timeout"}), entries)
 	}
 	if a.renews {
 		for _, r := range c.Renew(l.Context, []*sq.Claim{h}) {
@@ -243,7 +235,7 @@ func turn(l *explore.Life, c *actors.Consumer, h *sq.Claim, a behaviour) (more b
 		}
 	}
 	if t.Attempt <= a.fails {
-		return endRequested(h, h.Retry(ctx, errors.New("it did not work"), time.Second, 0), entries)
+		return endRequested(h, h.Park(ctx, sq.Parking{Failed: errors.New("it did not work"), Wait: time.Second}), entries)
 	}
 	end := sq.End{Status: session.StatusDone, Reply: "done", Entries: entries, Told: len(t.Dropped), Untaken: untaken, Release: a.makesWay}
 	return h.Finish(ctx, end)
@@ -260,7 +252,7 @@ func endRequested(h *sq.Claim, err error, entries []session.Entry) (more bool, _
 	case errors.Is(err, sq.ErrRollbackRequested):
 		return h.Finish(ctx, sq.End{Status: session.StatusInterrupted, Error: "rolled back by a newer message", Rollback: true})
 	case errors.Is(err, sq.ErrDraining):
-		return endRequested(h, h.Requeue(ctx, "shutdown_timeout"), nil)
+		return endRequested(h, h.Park(ctx, sq.Parking{Interrupted: "shutdown_timeout"}), nil)
 	}
 	return false, err
 }

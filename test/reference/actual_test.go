@@ -235,11 +235,23 @@ func (b *actual) turn(h *sq.Claim) string {
 	for _, id := range t.Dropped {
 		dropped = append(dropped, b.names.message(strings.TrimPrefix(id, rediskey.IDPrefix(key))))
 	}
-	return turnText(b.names.turn(t.Fence), b.names.session(t.TranscriptID), t.Agent, t.Reset, t.Resume, messages, dropped, t.Attempt, int(t.Entries), t.Redelivered, t.Carries == sq.CarriesInterrupt)
+	return turnText(b.names.turn(t.Fence), b.names.session(t.TranscriptID), t.Agent, t.Reset, t.Resume, messages, dropped, t.Attempt, int(t.Entries), t.Redelivered, endsOf(t.Ends))
 }
 
-func turnText(turn, transcriptID, agent, reset, resume string, messages, dropped []string, attempt, entries, again int, ends bool) string {
-	return fmt.Sprintf("%s (ends %v) %s of %s %v, attempt %d, %d entries, redelivered %d, reset %q, resume %q, dropped %v",
+// endsOf is how a turn is to end, in the model's terms.
+func endsOf(err error) string {
+	var dead sq.GivenUp
+	switch {
+	case err == nil:
+		return ""
+	case errors.As(err, &dead):
+		return dead.Error()
+	}
+	return word(err)
+}
+
+func turnText(turn, transcriptID, agent, reset, resume string, messages, dropped []string, attempt, entries, again int, ends string) string {
+	return fmt.Sprintf("%s (ends %q) %s of %s %v, attempt %d, %d entries, redelivered %d, reset %q, resume %q, dropped %v",
 		turn, ends, transcriptID, agent, messages, attempt, entries, again, reset, resume, dropped)
 }
 

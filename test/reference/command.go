@@ -36,6 +36,8 @@ func (s *Session) Cancel(id string, running bool) string {
 		return "ended: " + cmp.Or(m.Status, "failed") // an operator archives without a status
 	case m.State == Active && !running:
 		return "running"
+	case m.State == Active && s.Run.Phase == Parked && len(s.Run.IDs) > 1 && s.Journal == nil:
+		s.Run.IDs = slices.DeleteFunc(s.Run.IDs, func(other string) bool { return other == id }) // it only leaves the turn
 	case m.State == Active:
 		s.Run.Stop = true // of a dead owner, too: the next claim reads it
 		if s.Owner == 0 {
@@ -43,7 +45,7 @@ func (s *Session) Cancel(id string, running bool) string {
 		}
 		return "ending"
 	}
-	waited := m.Quiet != nil || s.Run.RetryID == id
+	waited := m.Quiet != nil
 	s.archive(id, "stopped", "stopped by user")
 	s.ends("stopped", 0, "stopped by user", m)
 	if waited && s.Owner == 0 && len(s.Line) > 0 {
@@ -68,20 +70,20 @@ func (s *Session) Rotate(old, agent string) (transcriptID string) {
 	if s.Run.Exists {
 		s.Run.Rotated = s.TranscriptID
 	}
-	if s.Run.Phase == Parked && s.Run.Question > 0 && s.Run.Decided != s.Run.Question { // it ends in the old one
-		s.Run.Interrupt = true
+	turn, changes := s.Run.Phase != Idle, agent != "" && agent != s.Agent
+	if changes {
+		if turn {
+			s.Run.Agent = cmp.Or(s.Run.Agent, s.Agent)
+		}
+		s.Agent = agent
+	}
+	if asks := s.Run.Question > 0 && s.Run.Decided != s.Run.Question; turn && s.Owner == 0 && (asks || changes) {
+		s.Run.Interrupt = true // it ends in the old one
 		s.Index.wake(s.Now, s.Now)
 	}
-	if agent != "" && agent != s.Agent {
-		s.Agent = agent
-		if s.Owner != 0 {
-			s.Run.Chosen = s.Run.Fence
-		}
-	}
-	if s.Owner == 0 { // else the turn's end does it
+	if !turn { // else the turn's end does it
 		s.Resume.unmark()
-		s.Resume.Suspended = false
-		s.forgetWork()
+		s.Resume.Suspended, s.Resume.atLarge = false, inARow{}
 	}
 	return s.TranscriptID
 }

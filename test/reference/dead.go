@@ -1,135 +1,88 @@
 package reference
 
-import (
-	"fmt"
-	"slices"
-)
-
-// recoverDead ends or requeues the turn of a dead owner, or a parked one. Its messages go back to the head of the queue,
-// unless the turn's end was requested, or too many workers have died with them. A turn that was to be
-// interrupted begins again, to end: ends are its messages.
-func (s *Session) recoverDead() (ends []string) {
-	r := &s.Run
-	if r.Phase == Idle {
-		return nil
-	}
-	dead := r.Phase != Parked
-	if dead && !r.Announced {
-		s.tell(started(r.Fence, r.TranscriptID, r.IDs))
-	}
-	counts := dead && r.Begun && !r.Survived // unless begun, the reply to its claim may have been lost
-	given := s.verdict(counts)
-	if r.Rollback {
-		r.Entries++ // the state that an agent stored in the turn is lost
-	}
-	if !dead {
-		r.RetryID, r.RetryAt = "", 0 // a message of it may run again
-	}
-	var back []string
-	for _, id := range r.IDs {
-		m, end := s.Messages[id], given
-		deaths := m.Deaths
-		if counts {
-			deaths++
-		}
-		if counts && end.status == "" && r.Phase == Starting && deaths >= s.Config.StuckLimit {
-			end = ending{status: "failed", why: fmt.Sprintf("given up: its worker died %d times", deaths)}
-			if id == r.IDs[0] {
-				s.Journal = nil // no later turn continues it
-			}
-		}
-		if end.status == "" {
-			m.Deaths = deaths
-			if dead {
-				m.Redelivered++
-			}
-			if counts {
-				m.diedIn = append(m.diedIn, r.Fence)
-			}
-			back = append(back, id)
-			continue
-		}
-		s.archive(id, end.status, end.why)
-		s.unsaid = unsaid{id, r.Fence}
-		s.ends(end.status, r.Fence, end.why, m)
-	}
-	if given.again {
-		ends = back
-		if p := s.Journal; p != nil && len(back) > 0 && p.Messages[0] == back[0] { // the others were not taken
-			ends = slices.DeleteFunc(slices.Clone(back), func(id string) bool { return !slices.Contains(p.Messages, id) })
-			rest := slices.DeleteFunc(slices.Clone(back), func(id string) bool { return slices.Contains(p.Messages, id) })
-			back = slices.Concat(ends, rest)
-		}
-	}
-	s.returns(back)
-	if dead || given.status != "" {
-		s.closeQuestion()
-	}
-	if given.status != "" {
-		s.Journal = nil
-	}
-	if dead && r.Rotated != "" && len(ends) == 0 {
-		s.leaveConversation()
-	}
-	// After a suspension by policy the interruptions still count in the new transcript, because the
-	// message may be killing the workers.
-	if given.suspends {
-		s.Resume.Suspended, s.Resume.atLarge = true, inARow{s.Resume.Interruptions, s.Resume.runs}
-	}
-	r.Phase = Idle
-	return ends
-}
+import "fmt"
 
 // inDoubt is the sentinel while an owner that seems dead may still report that it lives.
 const inDoubt = -1
 
-// final reports whether the dead owner's turn, if it counts, suspends the session or ends a message.
+// confirmed reports whether the dead owner's run counts. Unless it began, the reply to its claim may have been lost.
+func (s *Session) confirmed() bool { return s.Run.Begun && !s.Run.Survived }
+
+// final reports whether the dead owner's run, if it counts, suspends the session or ends the turn.
 func (s *Session) final() bool {
-	r := &s.Run
-	if r.Phase == Idle || r.Phase == Parked || !r.Begun || r.Survived || r.Stop || r.Rollback || r.Interrupt || r.Ending {
+	r, m, limit := &s.Run, &s.Resume, s.Config.StuckLimit
+	switch last := s.Messages[r.IDs[0]].Deaths+1 >= limit; {
+	case !s.confirmed():
 		return false
+	case r.Phase == Starting:
+		return last
+	case m.Suspended || m.Counted == r.Fence:
+		return false
+	default:
+		return s.Config.CrashSuspends || m.runs+1 >= 10*limit || !s.progressed() && (last || m.Interruptions+1 >= limit)
 	}
-	if r.Phase == Starting {
-		return slices.ContainsFunc(r.IDs, func(id string) bool { return s.Messages[id].Deaths+1 >= s.Config.StuckLimit })
-	}
-	m := &s.Resume
-	return !m.Suspended && m.Counted != r.Fence && r.Rotated == "" && (s.Config.CrashSuspends || !s.progressed() && m.Interruptions+1 >= s.Config.StuckLimit || m.runs+1 >= 10*s.Config.StuckLimit)
 }
 
-// ending is how the messages of a dead turn end. Without a status they go back to the queue.
-type ending struct {
-	status, why string
-	again       bool // the turn begins again, to end as interrupted
-	suspends    bool
-}
-
-// verdict returns how a dead turn ends, and counts it.
-func (s *Session) verdict(counts bool) ending {
-	r := &s.Run
-	switch {
-	case r.Stop:
-		return ending{status: "stopped", why: "stopped by user"}
-	case r.Rollback:
-		return ending{status: "interrupted", why: "rolled back by a newer message"}
-	case r.Interrupt, r.Ending:
-		return ending{again: true}
-	case r.Survived && r.Phase == Running:
+// death counts the death of the turn's owner. ends: the turn is given up for this reason. suspends: it goes on in
+// another transcript. apart: its messages are turns of their own from now on, because one of them may kill workers.
+func (s *Session) death() (ends string, suspends, apart bool) {
+	r, m, first := &s.Run, &s.Resume, s.Messages[s.Run.IDs[0]]
+	suspends = m.Suspended
+	if r.Survived && r.Phase == Running {
 		s.excused()
-		return ending{}
-	case r.Phase != Running || !counts || !s.interrupted("crash", false):
-		return ending{}
 	}
-	if m := &s.Resume; s.progressed() {
-		m.progressed = append(m.progressed, r.Fence)
-	} else {
-		m.crashes = append(m.crashes, r.Fence)
+	crashed := s.confirmed() && r.Phase == Running && s.interrupted("crash", false)
+	died := 0
+	if s.confirmed() && r.Phase == Starting || crashed && !s.progressed() {
+		died = first.Deaths + 1
 	}
-	if m := s.Resume; m.Suspended {
+	switch {
+	case crashed && m.Suspended:
 		n := m.Interruptions
 		if n < s.Config.StuckLimit {
 			n = m.runs
 		}
-		return ending{status: "failed", why: fmt.Sprintf("given up: its worker died in %d turns in a row", n)}
+		ends = fmt.Sprintf("given up: its worker died in %d turns in a row", n)
+	case died >= s.Config.StuckLimit:
+		ends = fmt.Sprintf("given up: its worker died %d times", died)
+	case crashed && s.Config.CrashSuspends:
+		// The interruptions still count in the new transcript, because the message may be killing the workers.
+		suspends, m.Suspended, m.atLarge = true, true, inARow{m.Interruptions, m.runs}
 	}
-	return ending{suspends: s.Config.CrashSuspends}
+	if ends != "" && len(r.IDs) > 1 && (s.Journal == nil || !s.Journal.Steps) {
+		s.Journal = nil
+		s.returns(r.IDs)
+		for _, id := range r.IDs {
+			s.Messages[id].Deaths = s.Config.StuckLimit - 1
+		}
+		if crashed {
+			m.Interruptions, m.Suspended = s.Config.StuckLimit-1, false
+		}
+		s.closeQuestion()
+		r.Phase = Idle
+		return "", false, true
+	}
+	switch {
+	case crashed && s.progressed():
+		m.progressed = append(m.progressed, r.Fence)
+	case crashed:
+		m.crashes = append(m.crashes, r.Fence)
+	}
+	if r.Phase == Starting && died > 0 {
+		first.Deaths = died
+		first.diedIn = append(first.diedIn, r.Fence)
+	}
+	return ends, suspends, false
+}
+
+// recover ends the run of a dead owner. The turn goes on, or ends.
+func (s *Session) recover() {
+	r := &s.Run
+	if !r.Announced {
+		s.tell(started(r.Fence, r.TranscriptID, r.IDs))
+	}
+	for _, id := range r.IDs {
+		s.Messages[id].Redelivered++
+	}
+	s.closeQuestion()
 }

@@ -49,6 +49,7 @@ func (s *Session) Finish(h *Claim, e End) string {
 		s.Resume = Resume{}
 	case r.Rotated != "":
 		s.Resume.unmark() // it belonged to the old transcript
+		s.Resume.Suspended, s.Resume.atLarge = false, inARow{}
 	}
 	if e.Told {
 		s.toldNotes(last.noted)
@@ -71,7 +72,7 @@ func (s *Session) Finish(h *Claim, e End) string {
 
 	group, _ := s.next()
 	switch {
-	case e.Release || s.Paused || r.Chosen == r.Fence: // the next turn has another agent
+	case e.Release || s.Paused || r.Agent != "": // the next turn has another agent
 		group = nil
 	case len(back) > 0 && len(group) > 0 && s.Messages[group[0]].Quiet != nil:
 		group = nil // a claim collects them, since all are back now
@@ -147,89 +148,55 @@ func (s *Session) release() {
 	}
 }
 
-// Retry requeues a turn after a failure, or parks one with steps. It is taken again after wait. Its steps stay, and with stays its
-// entries, too: else it starts from the beginning.
-func (s *Session) Retry(h *Claim, why string, wait int64, stays bool) string {
-	return s.requeue(h, requeueing{event: fmt.Sprintf("turn_retry %d %s", h.Turn.Attempt, why), wait: wait, failed: true, stays: stays})
+// Parking is why an owner leaves a turn that has not ended, and until when.
+type Parking struct {
+	Wait        int64
+	Failed      string // the error of an attempt
+	Interrupted string // the reason of an interruption
+	Question    int    // for whose decision it waits
 }
 
-// Requeue requeues an interrupted turn, or parks one with steps. That is not a failed attempt.
-func (s *Session) Requeue(h *Claim, reason string) string {
-	return s.requeue(h, requeueing{event: "turn_requeued " + reason, cut: reason, stays: true})
-}
-
-// Park parks a turn with steps until its question with this number is decided.
-func (s *Session) Park(h *Claim, question int, wait int64) string {
-	return s.requeue(h, requeueing{event: "turn_requeued parked", wait: wait, waits: question, stays: true})
-}
-
-// requeueing is why a turn is requeued.
-type requeueing struct {
-	event  string
-	wait   int64
-	failed bool   // it is an attempt
-	cut    string // it was interrupted for this reason
-	stays  bool   // what it has done stays
-	waits  int    // the question that it waits for
-}
-
-func (s *Session) requeue(h *Claim, why requeueing) string {
-	event, wait, cut, stays := why.event, why.wait, why.cut, why.stays
+// Park leaves the turn, which stays as it is: the next claim goes on with it.
+func (s *Session) Park(h *Claim, p Parking) string {
+	start := h.start()
 	if !s.Owns(h) {
-		h.start()
 		return Lost
 	}
 	if s.Asked() != "" { // it must end as requested instead
+		h.announced = start == ""
 		return s.Asked()
 	}
 	r := &s.Run
-	parks := s.Journal != nil && s.Journal.Steps && s.Journal.Messages[0] == h.parts[0]
-	waits := parks && why.waits > 0 && why.waits == r.Question
-	if why.waits > 0 && (!waits || r.Decided == why.waits) {
-		wait = 0
+	asks := p.Question > 0 && p.Question == r.Question
+	if p.Question > 0 && (!asks || r.Decided == p.Question) {
+		p.Wait = 0
+	}
+	event := "turn_requeued " + p.Interrupted
+	switch {
+	case p.Failed != "":
+		event = fmt.Sprintf("turn_retry %d %s", h.Turn.Attempt, p.Failed)
+		s.Messages[h.parts[0]].Failures = h.Turn.Attempt
+	case p.Question > 0:
+		event = "turn_requeued parked"
 	}
 	for _, id := range h.parts {
-		m := s.Messages[id]
-		switch {
-		case why.failed:
-			m.Failures = h.Turn.Attempt
-		case !waits:
-			m.Redelivered++
+		if p.Failed == "" && !asks {
+			s.Messages[id].Redelivered++
 		}
 	}
-	if !parks {
-		s.returns(h.parts)
-	}
-	if !waits {
+	if !asks {
 		s.closeQuestion()
 		r.Question = 0
 	}
-	if start := h.start(); start != "" {
+	if start != "" {
 		s.tell(start)
 	}
 	s.tell(event)
-	if cut != "" && r.Phase == Running {
-		s.interrupted(cut, h.Worker == Veteran)
+	if p.Interrupted != "" && r.Phase == Running {
+		s.interrupted(p.Interrupted, h.Worker == Veteran)
 	}
-	if r.Rotated != "" { // the message runs with another transcript
-		s.leaveConversation()
-		r.TranscriptID, r.Entries, r.Rotated = r.Rotated, 0, ""
-	}
-	switch p := s.Journal; {
-	case p != nil && !stays && p.Steps:
-		p.Entries = nil // nothing of a failed attempt is resumed, but its steps
-	case p != nil && !stays:
-		s.Journal = nil
-	}
-	if parks || wait > 0 {
-		r.RetryID, r.RetryAt = h.parts[0], s.Now+wait
-	}
-	if !parks {
-		s.release()
-		return "released"
-	}
-	s.Owner, r.Phase = 0, Parked
-	s.Index.wake(r.RetryAt, s.Now)
+	s.Owner, r.Phase, r.Until = 0, Parked, s.Now+p.Wait
+	s.Index.wake(r.Until, s.Now)
 	return "released"
 }
 

@@ -1,5 +1,7 @@
 package reference
 
+import "cmp"
+
 // Index is the session's state in the indexes.
 type Index struct {
 	Ready  bool  // it can be claimed now
@@ -77,16 +79,26 @@ func (s *Session) look() (what string, at int64) {
 		return "empty", 0
 	case s.Owner != 0:
 		return "held", 0
+	case s.endsAs() != "" && s.Run.Phase == Parked: // also if it is paused
+		return "ready", 0
+	case s.endsAs() != "":
+		return "dead", 0
 	case s.Paused:
 		return "paused", 0
-	case s.Run.Phase == Parked && s.Asked() != "":
-		return "ready", 0
 	case s.Run.Phase == Parked:
-		return s.waits(s.Run.RetryAt)
+		return s.waits(s.Run.Until)
 	case s.has(Active):
 		return "dead", 0
 	}
 	return s.waits(s.nextAt())
+}
+
+// endsAs is how the turn that has not ended is to end; "": it is not.
+func (s *Session) endsAs() string {
+	if s.Run.Phase == Idle {
+		return ""
+	}
+	return cmp.Or(s.Run.Ending, s.Asked())
 }
 
 func (s *Session) waits(at int64) (what string, until int64) {

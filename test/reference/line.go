@@ -59,15 +59,6 @@ func (s *Session) earliest() (at int64) {
 	return at
 }
 
-// retryAt is the end of the message's wait after a failure, while it is the head of the queue. 0: it
-// does not wait.
-func (s *Session) retryAt(id string) int64 {
-	if s.Run.RetryID == id && s.Run.RetryAt > s.Now {
-		return s.Run.RetryAt
-	}
-	return 0
-}
-
 // nextAt is when to check whether a turn can be taken. 0: never. It may be too early for collected
 // messages, as the claim finds out.
 func (s *Session) nextAt() int64 {
@@ -75,9 +66,6 @@ func (s *Session) nextAt() int64 {
 		return s.earliest()
 	}
 	head := s.Messages[s.Line[0]]
-	if at := s.retryAt(head.ID); at > 0 {
-		return at
-	}
 	if head.Quiet != nil {
 		return head.Quiet.Till
 	}
@@ -107,9 +95,6 @@ func (s *Session) next() (group []string, wait int64) {
 		if len(group) < most && till > s.Now {
 			wait = till
 		}
-	}
-	if at := s.retryAt(head.ID); at > 0 {
-		wait = at
 	}
 	if wait > 0 {
 		return nil, wait
@@ -147,12 +132,17 @@ func (s *Session) take(group []string) {
 			m.Seen = s.Now
 		}
 	}
+	s.starts(group)
+}
+
+// starts begins a run of the turn with these messages.
+func (s *Session) starts(ids []string) {
+	for _, id := range ids {
+		s.forgetFollowUp(id)
+	}
 	s.turns++
 	r := &s.Run
-	*r = Run{
-		Exists: true, Phase: Starting, Fence: s.turns, IDs: slices.Clone(group), TranscriptID: r.TranscriptID, Entries: r.Entries,
-		Said: r.Said, RetryID: r.RetryID, RetryAt: r.RetryAt,
-	}
+	*r = Run{Exists: true, Phase: Starting, Fence: s.turns, IDs: slices.Clone(ids), TranscriptID: r.TranscriptID, Entries: r.Entries, Said: r.Said}
 	if s.Config.Immediate {
 		r.Phase = Running
 	}

@@ -180,7 +180,7 @@ func askFor(l *life, a, b, c int) step {
 		case then == 1:
 			return l.model.Deny(h)
 		}
-		return l.model.Park(h, number, wait.Milliseconds())
+		return l.model.Park(h, reference.Parking{Question: number, Wait: wait.Milliseconds()})
 	}, func(h *sq.Claim) string {
 		ctx := l.actual.ctx
 		asked, err := putQuestion(ctx, h, key, value)
@@ -200,7 +200,7 @@ func askFor(l *life, a, b, c int) step {
 			}
 			return "ok " + string(said.Decision)
 		}
-		return released(h.Park(ctx, asked.Question, "", wait))
+		return released(h.Park(ctx, sq.Parking{Question: asked.Question, Wait: wait}))
 	})
 }
 
@@ -267,33 +267,33 @@ func finish(l *life, a, b, c int) step {
 	}, func(h *sq.Claim) string { return l.actual.finish(h, e, p.model.Steered()) })
 }
 
-func retryTurn(l *life, a, b, c int) step {
-	wait, inherited := time.Duration(a%3)*40*time.Second, []reference.Entry(nil)
-	if b%4 == 0 {
-		inherited = l.some(l.holder(c).model)
-	}
-	// Entries of an earlier run stay, and so do those that this attempt has from one.
-	left, model := -1, l.holder(c).model
-	p := l.model.Journal
-	stays := len(inherited) > 0 || p == nil || p.Turn != model.Turn.Number
-	if !stays {
-		left = 0
-	}
-	return l.move(c, fmt.Sprintf("retries in %s, inherits %v", wait, inherited),
+// park leaves the turn, maybe after it has stored what it has done.
+func park(l *life, name string, done []reference.Entry, c int, model reference.Parking, actual sq.Parking) step {
+	turn := l.holder(c).model
+	return l.move(c, fmt.Sprintf("%s, with %v", name, done),
 		func(h *reference.Claim) string {
-			if len(inherited) > 0 && l.model.Checkpoint(h, inherited, false) == reference.Lost {
+			if len(done) > 0 && l.model.Checkpoint(h, done, false) == reference.Lost {
 				return reference.Lost
 			}
-			return l.model.Retry(h, "flaky", wait.Milliseconds(), stays)
+			return l.model.Park(h, model)
 		},
 		func(h *sq.Claim) string {
-			if len(inherited) > 0 {
-				if err := l.actual.checkpoint(h, model, inherited, false); err != nil {
+			if len(done) > 0 {
+				if err := l.actual.checkpoint(h, turn, done, false); err != nil {
 					return released(err)
 				}
 			}
-			return released(h.Retry(l.actual.ctx, errors.New("flaky"), wait, left))
+			return released(h.Park(l.actual.ctx, actual))
 		})
+}
+
+func retryTurn(l *life, a, b, c int) step {
+	wait, done := time.Duration(a%3)*40*time.Second, []reference.Entry(nil)
+	if b%4 == 0 {
+		done = l.some(l.holder(c).model)
+	}
+	return park(l, fmt.Sprintf("retries in %s", wait), done, c,
+		reference.Parking{Failed: "flaky", Wait: wait.Milliseconds()}, sq.Parking{Failed: errors.New("flaky"), Wait: wait})
 }
 
 func requeue(l *life, _, b, c int) step {
@@ -301,22 +301,8 @@ func requeue(l *life, _, b, c int) step {
 	if b%2 == 0 {
 		done = l.some(l.holder(c).model)
 	}
-	model, reason := l.holder(c).model, []string{"shutdown_timeout", "lease_lost"}[b/2%2]
-	return l.move(c, fmt.Sprintf("requeues with %v for %s", done, reason),
-		func(h *reference.Claim) string {
-			if len(done) > 0 && l.model.Checkpoint(h, done, false) == reference.Lost {
-				return reference.Lost
-			}
-			return l.model.Requeue(h, reason)
-		},
-		func(h *sq.Claim) string {
-			if len(done) > 0 {
-				if err := l.actual.checkpoint(h, model, done, false); err != nil {
-					return released(err)
-				}
-			}
-			return released(h.Requeue(l.actual.ctx, reason))
-		})
+	reason := []string{"shutdown_timeout", "lease_lost"}[b/2%2]
+	return park(l, "is interrupted for "+reason, done, c, reference.Parking{Interrupted: reason}, sq.Parking{Interrupted: reason})
 }
 
 func mark(l *life, _, _, c int) step {

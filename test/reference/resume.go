@@ -26,11 +26,11 @@ type inARow struct{ interruptions, runs int }
 
 // interrupted marks and counts the running turn, whoever ends it early. StuckLimit in a row suspend
 // the session, or ten times as many that were not counted. What is not counted is a lost lease, a run with progress, and a drain
-// by a worker that is older than the last counted drain. It returns false if the turn was counted before, if the session is
-// suspended, and keeps its record, or if /new replaced the turn's transcript.
+// by a worker that is older than the last counted drain. It returns false if the turn was counted before, or if the session is
+// suspended, and keeps its record.
 func (s *Session) interrupted(reason string, older bool) bool {
 	r := &s.Resume
-	if r.Suspended || r.Counted == s.Run.Fence || s.Run.Rotated != "" {
+	if r.Suspended || r.Counted == s.Run.Fence {
 		return false
 	}
 	r.Counted = s.Run.Fence
@@ -54,7 +54,7 @@ func (s *Session) interrupted(reason string, older bool) bool {
 // excused marks the running turn without counting it. Its owner lost the lease, and lives.
 func (s *Session) excused() {
 	r := &s.Resume
-	if r.Suspended || r.Counted == s.Run.Fence || s.Run.Rotated != "" {
+	if r.Suspended || r.Counted == s.Run.Fence {
 		return
 	}
 	r.Counted, r.Pending, r.Reason, r.Marked = s.Run.Fence, true, "lease_lost", s.Now
@@ -64,7 +64,7 @@ func (s *Session) excused() {
 // recovered the turn, that count is undone. It ends the claim.
 func (s *Session) Survive(h *Claim) string {
 	r, turn := &s.Run, h.Turn.Number
-	if r.Fence == turn && r.Phase != Idle {
+	if r.Fence == turn && r.Phase != Idle && r.Phase != Parked {
 		r.Survived = true
 		if s.Owner == h.token || s.Owner == inDoubt {
 			s.Owner = 0
@@ -97,19 +97,6 @@ func takeBack(turns *[]int, turn int) (was bool) {
 		*turns = slices.Delete(*turns, i, i+1)
 	}
 	return i >= 0
-}
-
-// leaveConversation removes the mark and the journal, because the next turn has another transcript.
-func (s *Session) leaveConversation() {
-	s.Resume.unmark()
-	s.forgetWork()
-}
-
-// forgetWork removes the journal, unless it has steps.
-func (s *Session) forgetWork() {
-	if s.Journal != nil && !s.Journal.Steps {
-		s.Journal = nil
-	}
 }
 
 // progressed reports whether the running turn has ended a step.

@@ -195,9 +195,6 @@ func (s *Session) accept(id, mode string, fresh bool) Receipt {
 		m.Quiet = &Quiet{Till: s.Now + debounce, Cap: max(capacity, 1)}
 	}
 	if !busy {
-		if s.Run.RetryAt <= s.Now {
-			s.Run.RetryID, s.Run.RetryAt = "", 0
-		}
 		at := cmp.Or(s.nextAt(), s.Now)
 		if collected && len(s.Line) >= capacity {
 			at = s.Now // this many no longer wait

@@ -80,8 +80,8 @@ type Message struct {
 	Seen        int64  // when it was announced or first taken; 0: not yet
 	Arrived     int64  // of a dead letter, its Seen
 	Quiet       *Quiet // it waits to be collected with others into one turn
-	Redelivered int    // how often it came back without a failure
-	Deaths      int    // workers that died with it
+	Redelivered int    // how often its turn was begun again without a failure
+	Deaths      int    // workers that died with it before its agent started
 	diedIn      []int  // the turns of these
 	Failures    int    // attempts that failed
 	Status      string // how it ended
@@ -113,7 +113,7 @@ const (
 	Idle     = "idle"
 	Starting = "starting"
 	Running  = "running"
-	Parked   = "parked" // a turn with steps that waits without an owner
+	Parked   = "parked" // it waits without an owner
 )
 
 // Run is the running turn, or the last one. If it is starting or running and nobody has the sentinel,
@@ -130,20 +130,20 @@ type Run struct {
 	Survived     bool // its owner lost it, and reported that it lives
 	Doubted      bool // its owner had time to report so
 
-	Stop, Interrupt, Rollback, Steer bool // requested of it
-	NoStart                          bool // a drain keeps it from starting
-	Ending                           bool // it was begun to end as interrupted: no agent runs
-	Question                         int  // its agent's open question; 0: none
-	LastAsked                        int  // the turn's last question, 0: it had none
-	Decided                          int  // the last question with a decision
+	Stop, Interrupt, Rollback, Steer bool   // requested of it
+	NoStart                          bool   // a drain keeps it from starting
+	Ending                           string // not "": it was begun only to end like this, and no agent runs
+	Question                         int    // its agent's open question; 0: none
+	LastAsked                        int    // the turn's last question, 0: it had none
+	Decided                          int    // the last question with a decision
 	Decision                         string
 	value                            string // the key, if the question is a wait for a program's value
 
 	Said    Settings // its owner's
 	Rotated string   // the transcript ID of the next turn
-	Chosen  int      // the turn after which another agent's begins
-	RetryID string   // the message that waits after a failure, or the first of a parked turn
-	RetryAt int64    // until then
+	Agent   string   // its own, if the next turn has another; "": the session's
+	Reset   string   // as its claim was told
+	Until   int64    // of a parked one
 }
 
 // Waits reports whether the turn waits for a program.

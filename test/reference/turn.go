@@ -30,7 +30,7 @@ type ClaimedTurn struct {
 	Omitted      int // older ones
 	Again        int // how often its first message was redelivered
 	Agent        string
-	Ends         bool // it was begun to end as interrupted
+	Ends         string // not "": it was begun only to end like this
 
 	noted   int
 	carries bool // there is a journal of an earlier run
@@ -39,89 +39,122 @@ type ClaimedTurn struct {
 // unservedPause is when a session is claimed again whose agent a worker does not run, ms.
 const unservedPause = 15_000
 
-// Claim takes the sentinel and the next turn, or returns nil. A worker runs only some agents, those in
-// serves, and leaves the others' sessions alone. It first recovers the turn of a dead
-// owner, even if nothing can be taken then. again is not 0 if the session must be claimed again at
-// that time, in ms: see [Session.Again].
+// Claim takes the sentinel and goes on with the turn that has not ended, or takes the next one, or returns nil. A
+// worker runs only some agents, those in serves, and leaves the others' sessions alone; but it ends any turn.
+// again is not 0 if the session must be claimed again at that time, in ms: see [Session.Again].
 func (s *Session) Claim(worker int, serves []string) (h *Claim, again int64) {
+	r := &s.Run
 	if s.Owner != 0 {
 		return nil, 0
 	}
-	agent := cmp.Or(s.Agent, s.Config.Agent)
-	if !slices.Contains(serves, agent) && s.hasMessages() {
-		s.Index.later(s.Now + unservedPause)
-		return nil, 0
+	turn, ends, agent := r.Phase != Idle, s.endsAs(), cmp.Or(s.Agent, s.Config.Agent)
+	if turn {
+		agent = cmp.Or(r.Agent, agent)
 	}
-	if s.Paused {
-		return nil, 0
+	if ends == "" {
+		switch {
+		case !slices.Contains(serves, agent) && s.hasMessages():
+			s.Index.later(s.Now + unservedPause)
+			return nil, 0
+		case r.Phase == Parked && r.Until > s.Now:
+			s.Index.later(r.Until)
+			return nil, 0
+		case s.Paused:
+			return nil, 0
+		}
 	}
-	if s.Run.Phase == Parked && s.Asked() == "" && s.Run.RetryAt > s.Now {
-		s.Index.later(s.Run.RetryAt)
-		return nil, 0
+	if !turn {
+		return s.claimNext(worker, agent)
 	}
-	if s.final() && !s.Run.Doubted {
-		s.Owner, s.Run.Doubted = inDoubt, true
-		return nil, 0
+	suspends := s.Resume.Suspended
+	if ends == "" && r.Phase != Parked {
+		if s.final() && !r.Doubted {
+			s.Owner, r.Doubted = inDoubt, true
+			return nil, 0
+		}
+		var apart bool
+		if ends, suspends, apart = s.death(); apart {
+			return nil, s.Now
+		}
 	}
-	recovers := s.Run.Phase != Idle || s.dueNow()
-	ends := s.recoverDead()
+	s.joinDue()
+	if r.Phase != Parked {
+		s.recover()
+	}
+	if r.Ending != "" {
+		s.Journal = nil // its worker died when it was to end
+	}
+	reset := ""
+	switch {
+	case ends != "":
+	case suspends:
+		sid := r.Rotated
+		if sid == "" {
+			sid = s.newTranscriptID()
+		}
+		reset, r.Rotated = s.suspend(sid), ""
+	case !r.Announced:
+		reset = r.Reset
+	}
+	if s.TranscriptID != r.TranscriptID && ends == "" && suspends {
+		r.TranscriptID, r.Entries = s.TranscriptID, 0
+	}
+	was := *r
+	s.starts(r.IDs)
+	r.Steer, r.Rotated, r.Agent, r.Ending, r.Reset = was.Steer, was.Rotated, was.Agent, ends, reset
+	return s.claimed(worker, agent), 0
+}
+
+// claimNext takes the next turn.
+func (s *Session) claimNext(worker int, agent string) (h *Claim, again int64) {
+	moves := s.dueNow()
 	s.joinDue()
 	if len(s.Line) > 0 && s.Messages[s.Line[0]].Long {
-		// First it recovers a dead owner's turn and due messages. The next claim then continues.
-		if recovers {
+		// First due messages join the queue. The next claim then continues.
+		if moves {
 			return nil, s.nextAt()
 		}
 		s.archiveLong()
 		return nil, s.Now
 	}
 	group, wait := s.next()
-	p := s.Journal
-	if p != nil && len(group) > 0 && (p.Messages[0] != group[0] || p.first != s.Messages[group[0]] || p.Agent != agent && len(ends) == 0) {
-		p = nil // nobody's
-	}
-	if len(ends) > 0 && len(group) > 0 {
-		group = ends
-	} else if p != nil && p.Steps && len(group) > 0 {
-		group = s.together(p.Messages)
-	}
 	if wait > 0 {
 		s.Index.later(wait)
 	}
 	if len(group) == 0 {
 		return nil, 0
 	}
-	reset, rotated := "", ""
-	if len(ends) > 0 {
-		rotated = s.Run.Rotated
-	} else {
-		reset = s.begin()
+	reset := ""
+	if s.Resume.Suspended {
+		reset = s.suspend(s.newTranscriptID())
 	}
-	s.tokens++
-	s.Owner = s.tokens
+	if s.TranscriptID == "" {
+		s.TranscriptID = s.newTranscriptID()
+	}
+	if s.TranscriptID != s.Run.TranscriptID {
+		s.Run.TranscriptID, s.Run.Entries = s.TranscriptID, 0
+	}
 	s.take(group)
-	s.Run.Ending, s.Run.Rotated = len(ends) > 0, rotated
-	if p == nil {
-		s.Journal = nil
-	}
-	s.Run.Said, s.Agent = s.Config.Workers[worker], agent
-	s.used()
-	h = &Claim{Worker: worker, token: s.Owner}
-	h.Turn = s.told()
-	h.Turn.Reset, h.parts = reset, slices.Clone(group)
-	h.Turn.Ends, h.Turn.carries = len(ends) > 0, s.Journal != nil
-	if s.Resume.Pending && len(ends) == 0 {
-		h.Turn.Resume = s.Resume.Reason
-	}
-	return h, 0
+	s.Run.Reset, s.Journal = reset, nil
+	return s.claimed(worker, agent), 0
 }
 
-// together returns the messages that stand together at the head of the queue, in this order.
-func (s *Session) together(ids []string) []string {
-	n := 0
-	for n < min(len(ids), len(s.Line)) && s.Line[n] == ids[n] && !s.Messages[ids[n]].Long {
-		n++
+// claimed makes the claim of a worker that has taken a turn.
+func (s *Session) claimed(worker int, agent string) *Claim {
+	s.tokens++
+	s.Owner = s.tokens
+	s.Run.Said = s.Config.Workers[worker]
+	if s.Run.Agent == "" {
+		s.Agent = agent
 	}
-	return slices.Clone(ids[:n])
+	s.used()
+	h := &Claim{Worker: worker, token: s.Owner, parts: slices.Clone(s.Run.IDs)}
+	h.Turn = s.told()
+	h.Turn.Agent, h.Turn.Reset, h.Turn.Ends, h.Turn.carries = agent, s.Run.Reset, s.Run.Ending, s.Journal != nil
+	if s.Resume.Pending && s.Run.Ending == "" {
+		h.Turn.Resume = s.Resume.Reason
+	}
+	return h
 }
 
 // hasMessages reports whether a message has not ended.
@@ -137,23 +170,16 @@ func (s *Session) hasMessages() bool {
 // Again wakes a session that must be claimed again.
 func (s *Session) Again(at int64) { s.Index.wake(at, s.Now) }
 
-// begin opens the transcript of the next turn: a suspended session begins a new one.
-func (s *Session) begin() (reset string) {
-	if s.Resume.Suspended {
-		reset = "suspended"
-		s.TranscriptID = s.newTranscriptID()
-		s.Title, s.TitleBy = "", ""
-		s.forgetWork()
-		s.Resume = Resume{Interruptions: s.Resume.atLarge.interruptions, runs: s.Resume.atLarge.runs}
-		s.forgetNotes()
+// suspend begins another transcript for a suspended session. Of a turn's work only steps stay.
+func (s *Session) suspend(transcriptID string) (reset string) {
+	s.TranscriptID = transcriptID
+	s.Title, s.TitleBy = "", ""
+	if s.Journal != nil && !s.Journal.Steps {
+		s.Journal = nil
 	}
-	if s.TranscriptID == "" {
-		s.TranscriptID = s.newTranscriptID()
-	}
-	if s.TranscriptID != s.Run.TranscriptID {
-		s.Run.TranscriptID, s.Run.Entries = s.TranscriptID, 0
-	}
-	return reset
+	s.Resume = Resume{Interruptions: s.Resume.atLarge.interruptions, runs: s.Resume.atLarge.runs}
+	s.forgetNotes()
+	return "suspended"
 }
 
 // told is the worker's view of the turn that it just took.
@@ -390,7 +416,7 @@ func (s *Session) Give(key, value string) string {
 // goesOn lets a parked turn go on.
 func (s *Session) goesOn(parked bool) string {
 	if parked {
-		s.Run.RetryAt = 0
+		s.Run.Until = 0
 		s.Index.wake(s.Now, s.Now)
 	}
 	return OK

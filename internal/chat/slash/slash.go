@@ -228,7 +228,7 @@ func statusLine(s session.Info, paused bool) string {
 		case s.WaitsFor != "":
 			return "A turn waits without a worker, " + waiting + "."
 		case s.Left() > 0:
-			return fmt.Sprintf("A turn waits to go on in %s, %s.", s.Left().Round(time.Second), waiting)
+			return fmt.Sprintf("The turn tries again in %s, %s.", s.Left().Round(time.Second), waiting)
 		}
 		return "A turn waits to go on, " + waiting + "."
 	}
@@ -277,7 +277,7 @@ func begins(what string, s session.Info) string {
 	case s.Phase == session.PhaseParked && (s.Question != nil || s.WaitsFor != ""):
 		return "The next message begins " + what + ". The turn that waits ends in the old one."
 	case s.Phase == session.PhaseParked:
-		return "The turn that waits goes on in " + what + "."
+		return "The next message begins " + what + ". The turn that waits goes on in the old one."
 	case s.Phase != session.PhaseIdle:
 		return "The next message begins " + what + ". The running turn ends in the old one."
 	}

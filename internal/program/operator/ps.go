@@ -35,6 +35,7 @@ type listed struct {
 	Broken       string        `json:"broken,omitempty"`
 
 	running, left time.Duration
+	waits         bool // for a program or a time
 }
 
 // ps lists the running turns and the waiting messages.
@@ -100,7 +101,7 @@ func listedOf(s admin.SessionInfo) listed {
 	return listed{
 		Session: s.Session, TranscriptID: s.TranscriptID, Phase: s.Phase, State: s.State, Paused: s.Paused, Suspended: s.Suspended,
 		Worker: s.Worker, Fence: s.Fence, Turn: s.Turn, Since: gateway.StartOf(s.Info), Until: gateway.EndOf(s.Info), Pending: s.Waiting, Scheduled: s.Delayed,
-		Agent: s.Agent, Needs: s.Needs, Broken: s.Broken, running: s.Running, left: s.Left(),
+		Agent: s.Agent, Needs: s.Needs, Broken: s.Broken, running: s.Running, left: s.Left(), waits: s.WaitsFor != "",
 	}
 }
 
@@ -115,9 +116,17 @@ func (p *Program) printListed(list []listed, idle bool) error {
 		if l.Since != nil {
 			since = l.running.Round(100 * time.Millisecond).String()
 		}
-		t.row(l.Session, stateText(l.State, l.Paused, l.Suspended, idle, cmp.Or(l.Broken, l.Needs))+parkedText(l.Phase, l.Until, l.left), cmp.Or(l.Worker, "-"), l.Fence, since, l.Followups, l.Pending, l.Scheduled)
+		t.row(l.Session, l.text(idle), cmp.Or(l.Worker, "-"), l.Fence, since, l.Followups, l.Pending, l.Scheduled)
 	}
 	return t.end()
+}
+
+// text is the session's state as text. idle says that no worker is running.
+func (l listed) text(idle bool) string {
+	if l.Phase == session.PhaseParked && l.State == admin.StateDelayed && !l.waits {
+		return "tries again in " + age(l.left)
+	}
+	return stateText(l.State, l.Paused, l.Suspended, idle, cmp.Or(l.Broken, l.Needs)) + parkedText(l.Phase, l.Until, l.left)
 }
 
 // parkedText follows a session's state if its turn is parked, with the time until that goes on by itself.

@@ -46,7 +46,7 @@
 --     'scheduled'  n = when, ms
 --     'running', 'completed', 'archived'; 'completed' also of this call, repeated after the result
 --       was deleted
---     'busy'       refused: a turn is running
+--     'busy'       refused: a turn is running, or has begun and waits till n, ms
 --     'full'       refused, n = the cap of follow-ups
 --     'line'       refused, n = line_cap
 --     'outbox'     refused, n = outbox_cap, also for a destination in full
@@ -67,8 +67,8 @@ local function signal_warm(run, session)
 end
 -- FAST
 if call('EXISTS', s.sentinel, s.followups, s.idem, s.task .. id) ~= 0 then return false end
-local run, record = fields(s.run, 'mode', 'hold', 'worker', 'warm'), fields(s.record, 'created_at', 'queue', 'reply_to')
-if run.hold == nil or record.queue == nil or (run.hold or '') ~= '' or to == '' and (record.reply_to or '') ~= '' then return false end
+local run, record = fields(s.run, 'mode', 'phase', 'worker', 'warm'), fields(s.record, 'created_at', 'queue', 'reply_to')
+if run.phase == nil or record.queue == nil or (run.phase or 'idle') ~= 'idle' or to == '' and (record.reply_to or '') ~= '' then return false end
 local waiting, seq = call('LPUSH', s.pending, id), false
 if type(waiting) ~= 'number' then return false end
 -- After other messages, one may exceed the cap, be collected, or wait for collected ones. If the
@@ -252,7 +252,7 @@ end
 -- A message that drops others makes room itself.
 if over and new and not refusal and #drops == 0 then refusal, most = 'line', line_cap end
 if refusal then
-  return result{now = now, state = refusal, n = most, duplicate = 0}
+  return result{now = now, state = refusal, n = refusal == 'busy' and (parked and tonumber(run.hold) or 0) or most, duplicate = 0}
 end
 
 -- 7. It joins the queue.
@@ -265,9 +265,7 @@ mark_seen(now)
 if collected and (new or not was_notified(t.seen, t.seq)) then call('HSET', s.task .. id, 'quiet', quiet) end
 if mode == 'steer' and busy and not known then call('HSET', s.task .. id, 'steer', '1') end -- for steer.lua
 if not busy then
-  -- The wait after a failure is over: the fast paths may be taken again.
-  if (run.hold or '') ~= '' and (tonumber(string.match(run.hold, '^%d+')) or 0) <= now then call('HSET', s.run, 'hold', '') end
-  local at = next_at(s, run.hold, now) or now
+  local at = next_at(s, now) or now
   if collected and waiting >= cap then at = now end -- with so many messages the wait is over
   if not owner and at <= now then signal_warm(run, session) end
   return result{now = now, state = 'idle', n = at, duplicate = duplicate}

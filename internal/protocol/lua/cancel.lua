@@ -1,9 +1,10 @@
 -- cancel: ends one message, and no other waiting one. If it waits or is delayed, it becomes a dead
 -- letter. If it is part of a turn, and turn_too is set, the end of that turn is requested, as by
--- stop. The queue is searched from both ends: only a message with more than 1,000 on either side
--- costs more, one pass of the queue.
+-- stop; but one of several messages of a turn that waits and has done nothing only leaves the turn. The
+-- queue is searched from both ends: only a message with more than 1,000 on either side costs more, one
+-- pass of the queue.
 --
--- KEYS sentinel run followups events pending scheduled retry processed processed_day archived failed failed_day stopped
+-- KEYS sentinel run followups events journal pending active scheduled retry processed processed_day archived failed failed_day stopped
 -- KEYS owed outbox deliveries audit call
 -- ARGS
 --   s.task               prefix of the session's task hashes
@@ -36,16 +37,21 @@ local t = fields(s.task .. id, 'state', 'result', 'quiet')
 if not t.state then return unknown{} end
 if t.state == 'completed' or t.state == 'archived' then return ended{state = t.state, result = t.result or ''} end
 
-local run = fields(s.run, 'worker', 'fence', 'phase', 'ids', 'stop', 'hold')
-local owner = call('GET', s.sentinel)
+local run = fields(s.run, 'worker', 'fence', 'phase', 'ids', 'stop')
+local owner, leaves = call('GET', s.sentinel), false -- the turn's other messages, if it leaves the turn
 if t.state == 'active' then
   local ok, ids = try(cjson.decode, run.ids or '')
-  local part = false
-  if ok and type(ids) == 'table' and run.phase ~= 'idle' then
-    for _, other in ipairs(ids) do part = part or other == id end
+  local part, others = false, {}
+  if ok and type(ids) == 'table' and begun(run) then
+    for _, other in ipairs(ids) do
+      if other == id then part = true else others[#others + 1] = other end
+    end
   end
   -- A turn of a stock asynq.Server cannot be ended.
   if not turn_too or not part then return running{} end
+  leaves = run.phase == 'parked' and #others > 0 and call('EXISTS', s.journal) == 0 and others
+end
+if t.state == 'active' and not leaves then
   call('HDEL', s.followups, '') -- see below
   if run.stop ~= run.fence then
     call('HSET', s.run, 'stop', run.fence) -- also of a dead owner: the next claim reads it
@@ -64,16 +70,19 @@ call('ZCARD', s.archived)
 call('ZCARD', s.scheduled)
 call('ZCARD', s.retry)
 call('LLEN', s.stopped)
+call('LLEN', s.active)
 
 -- A full Redis refuses a script only until its first write, so that one frees memory.
 call('HDEL', s.followups, '')
-if call('ZREM', s.scheduled, id) == 0 and call('ZREM', s.retry, id) == 0
+if leaves then
+  call('LREM', s.active, 1, id)
+  call('HSET', s.run, 'ids', cjson.encode(leaves))
+elseif call('ZREM', s.scheduled, id) == 0 and call('ZREM', s.retry, id) == 0
   and call('LREM', s.stopped, 1, id) == 0 then -- a /stop has found it waiting
   call('LREM', s.pending, from, id)
 end
 archive_as_stopped(s, {id = id, msg = msg, unique = unique, route = route}, now)
-local waited = t.quiet or string.match(run.hold or '', '^%d+ (.*)$') == id
-local wake = waited and not owner and call('LLEN', s.pending) > 0 and 1 or 0
+local wake = t.quiet and not owner and call('LLEN', s.pending) > 0 and 1 or 0
 keep_result(s, 'taken', wake)
 audit(s, 'cancel', own_id(s, id), now)
 return taken{now = now, wake = wake}

@@ -37,12 +37,12 @@
 -- EACH full
 --   s.prefix         of turn ids
 -- RETURNS
---   'turn' now:int fence:int sid entries:int dropped messages:message reset resume mark_age:ms agent carries began:int keeps:int
+--   'turn' now:int fence:int sid entries:int dropped messages:message reset resume mark_age:ms agent carries began:int keeps:int ends
 --     entries: written so far; dropped: 'omitted omitted_told ids' or ''; resume: the reason of
 --     the resume mark; mark_age: its age, ms; carries: what the turn's journal has, 'steps' or
---     'entries', or 'interrupt' if the turn was claimed only to be interrupted: no agent runs; began: the fence of the
---     first run that this one goes on from, 0: none; keeps: how many items of its output stand. The fast path
---     leaves out the last seven: its turn's agent is the argument
+--     'entries'; began: the fence of the first run that this one goes on from, 0: none; keeps: how many items of its
+--     output stand; ends: 'stop', 'interrupt' or 'rollback' if the turn was claimed only to be ended like that, or why it
+--     is given up: no agent runs. The fast path leaves out the last eight: its turn's agent is the argument
 --   'other' now:int agent missing:int   this worker does not run the session's agent. missing: 1 if
 --     no living worker runs it. Then the session's record says so; else nothing is written
 --   'held' left:int          ms
@@ -51,13 +51,13 @@
 --   'empty'
 --   'again'              claim again: this call has archived a batch of the messages that a /stop
 --     found waiting, or of messages at the head of the queue that are too long to be read, or it
---     has removed ids without a task from the queue
+--     has removed ids without a task from the queue or from active, or has moved messages from active to the queue
 --   'special'            the fast path has done nothing
 --   message: id msg age:ms redelivered:int unique:flag
 --     age: ms; the last two may be left out: 0
 --
 -- A repetition under the same token returns the same result. The full path begins with SET, unless
--- it archives a batch: in a full Redis no new turn starts.
+-- it returns 'again': in a full Redis no new turn starts.
 
 local now = now_ms()
 
@@ -82,10 +82,10 @@ local function begin(s, first, last, sid, ids, entries, known)
   return tonumber(fence)
 end
 -- FAST
-local run = fields(s.run, 'phase', 'fence', 'sid', 'entries', 'hold', 'done', 'rotated', 'reset', 'resume', 'special')
+local run = fields(s.run, 'phase', 'fence', 'sid', 'entries', 'done', 'rotated', 'special')
 local record = fields(s.record, 'session_id', 'fence', 'created_at', 'dropped', 'agent')
 if (record.agent or DEFAULT_AGENT) ~= agent or run.fence == nil or record.fence == nil or (run.phase or 'idle') ~= 'idle' or (run.done or '0') ~= '0' or (run.rotated or '') ~= ''
-  or (run.reset or '') ~= '' or (run.resume or '') ~= '' or (run.special or '') ~= '' or (record.dropped or '') ~= '' then
+  or (run.special or '') ~= '' or (record.dropped or '') ~= '' then
   return false
 end
 -- A session that never had an owner has none of the keys that only owners write.
@@ -95,7 +95,7 @@ if (run.fence or record.fence) and call('EXISTS', s.paused, s.scheduled, s.activ
 end
 local set = call('SET', s.sentinel, s.token, 'NX', 'PX', ttl)
 if not set or set.err then return false end
-local id, msg, seen, redelivered, unique_key = take_ordinary(s, run.hold)
+local id, msg, seen, redelivered, unique_key = take_ordinary(s)
 if not id then
   call('DEL', s.sentinel)
   return false
@@ -107,38 +107,48 @@ local last = math.max(tonumber(run.fence) or 0, tonumber(record.fence) or 0)
 local fence = begin(s, not run.fence, last, sid, '["' .. id .. '"]', entries, record.created_at)
 return turn{now = now, fence = fence, sid = sid, entries = entries, dropped = '', messages = {message_record(now, id, msg, seen, redelivered, unique_key)}}
 -- FULL
-local run = fields(s.run, 'token', 'fence', 'phase', 'ids', 'stop', 'interrupt', 'sid', 'entries', 'hold', 'reset', 'resume', 'done', 'rotated', 'rollback', 'seq', 'special', 'survived', 'doubted', 'other_agent', 'ending')
+local run = fields(s.run, 'token', 'fence', 'phase', 'ids', 'stop', 'interrupt', 'sid', 'entries', 'hold', 'reset', 'resume', 'done', 'rotated', 'rollback', 'seq', 'special', 'survived', 'doubted', 'other_agent', 'ending', 'steer')
 local record = fields(s.record, 'session_id', 'fence', 'created_at', 'dropped', 'agent')
-local sid, entries, last_sid = record.session_id, tonumber(run.entries) or 0, run.sid or ''
+local sid, entries = record.session_id, tonumber(run.entries) or 0
+local turn = begun(run) -- it has not ended, and the messages in active are its
 
--- A session keeps its agent: one that has had a turn without a name has DEFAULT_AGENT.
-local bound = record.agent or record.fence and DEFAULT_AGENT or agent
+-- A session keeps its agent: one that has had a turn without a name has DEFAULT_AGENT. A turn keeps the one that
+-- it began with.
+local other = turn and of_turn(run, run.other_agent) or ''
+local bound = other ~= '' and other or record.agent or record.fence and DEFAULT_AGENT or agent
+
+-- A turn is begun once to write its end. If its worker dies again, the next one reads nothing of it.
+local ends, ending = ends_as(run)
 
 -- 1. The present owner keeps the session. A repeated claim returns the same result.
 local owner = call('GET', s.sentinel)
 if owner == s.token and run.token == s.token then
-  if run.other_agent == run.fence then return held{left = call('PTTL', s.sentinel)} end -- chosen since: the turn has another
   local at = tonumber(call('HGET', s.resume, 'marked_at')) or now
-  local carries, began, keeps = carries_on(s, run.ending == run.fence, run.fence)
+  local carries, began, keeps = carries_on(s, run.fence)
   return turn{now = now, fence = tonumber(run.fence), sid = run.sid, entries = entries, dropped = notes_record(s, record.dropped),
-    messages = message_records(s, cjson.decode(run.ids), now), reset = run.reset or '', resume = run.resume or '', mark_age = now - at, agent = bound,
-    carries = carries, began = began, keeps = keeps}
+    messages = message_records(s, cjson.decode(run.ids), now), reset = of_turn(run, run.reset), resume = of_turn(run, run.resume), mark_age = now - at, agent = bound,
+    carries = carries, began = began, keeps = keeps, ends = ends}
 end
 if owner then return held{left = call('PTTL', s.sentinel)} end
--- Without a message no agent runs: any worker may end what is left of a turn or a /stop.
-local name = ' ' .. bound .. ' '
-if not string.find(serves, name, 1, true) and call('EXISTS', s.pending, s.active, s.scheduled, s.retry) > 0 then
-  local missing = elsewhere ~= '' and not string.find(elsewhere, name, 1, true)
-  if missing then call('HSET', s.record, 'needs', bound .. ' ' .. int(now)) end
-  return other{now = now, agent = bound, missing = missing and 1 or 0}
+
+-- 2. Who may claim it, and when. Any worker may end a turn, also of a paused queue: no agent runs.
+if ends == '' then
+  local name = ' ' .. bound .. ' '
+  if not string.find(serves, name, 1, true) and call('EXISTS', s.pending, s.active, s.scheduled, s.retry) > 0 then
+    local missing = elsewhere ~= '' and not string.find(elsewhere, name, 1, true)
+    if missing then call('HSET', s.record, 'needs', bound .. ' ' .. int(now)) end
+    return other{now = now, agent = bound, missing = missing and 1 or 0}
+  end
+  local till = parked_until(run)
+  if till and till > now then return wait{at = till} end
 end
 
--- 2. Most sessions are ordinary: they have none of these keys. In the others, in_active has the
+-- 3. Most sessions are ordinary: they have none of these keys. In the others, in_active has the
 -- newest first, and due are due delayed tasks. A dead sender's /stop is finished first.
-local ordinary = call('EXISTS', s.paused, s.active, s.scheduled, s.retry, s.resume, s.followups, s.journal, s.stopped) == 0
+local ordinary = not turn and call('EXISTS', s.paused, s.active, s.scheduled, s.retry, s.resume, s.followups, s.journal, s.stopped) == 0
 local mark, in_active, due, journal = {reason = '', interruptions = 0, runs = 0}, {}, {}, {}
 if not ordinary then
-  if call('EXISTS', s.paused) == 1 then return paused{} end
+  if ends == '' and call('EXISTS', s.paused) == 1 then return paused{} end
   if call('EXISTS', s.stopped) == 1 then
     local batch, more = stopped_batch(s, s.stopped, stop_batch)
     call('ZCARD', s.archived)
@@ -148,89 +158,95 @@ if not ordinary then
     return again{}
   end
   mark, in_active, due = load_mark(s), call('LRANGE', s.active, 0, -1), due_tasks(s, now)
-  journal = fields(s.journal, 'origin', 'ids', 'closed', 'progress', 'agent', 'began', 'keeps')
+  journal = fields(s.journal, 'fence', 'origin', 'closed', 'progress')
 end
 
--- 3. How a dead owner's turn, or a parked one, ends: it is requeued, unless its end was requested, or
--- its message was in too many turns with a worker's death. One that is interrupted begins again, for its new owner to
--- end: that one can read what it has done. An owner that has not confirmed its claim may not know
--- of it, because the reply may be lost: that counts neither as a death nor as an interruption. Nor
--- does the loss of an owner that has reported that it lives: see survive.
-local dead = run.fence and (run.phase == 'starting' or run.phase == 'running')
-local rotated = (run.rotated or '') ~= ''
-local survived = dead and string.match(run.survived or '', '^%d+') == run.fence
-local confirmed = dead and not survived and string.match(run.seq or '', '^(%d+) ') == run.fence
-local begun = dead or parked_until(run) -- the messages in active are those of run's turn
-local request = begun and requested(run, run.fence)
-if begun and request == '' and run.ending == run.fence then request = 'interrupt' end
-if not dead and begun and begun > now then return wait{at = begun} end
-local verdict, crashed, excused = false, false, false
-local final = false -- this death suspends the session or ends a message
-if request == 'stop' then
-  verdict = {status = 'stopped', why = WHY_STOPPED}
-elseif request == 'rollback' then
-  verdict = {status = 'interrupted', why = 'rolled back by a newer message'}
-elseif request == '' and confirmed and run.phase == 'running' then
-  crashed = interrupt(mark, run.fence, 'crash', rotated, now, stuck_limit, journal.progress == run.fence)
-  if crashed and mark.suspended then
-    verdict = {status = 'failed', why = 'given up: its worker died in ' .. (mark.interruptions < stuck_limit and mark.runs or mark.interruptions) .. ' turns in a row'}
-  end
-  final = crashed and (mark.suspended or crash_suspends)
-elseif request == '' and survived and run.phase == 'running' then
-  excused = interrupt(mark, run.fence, LEASE_LOST, rotated, now, false)
-end
-
--- 4. Messages in active go back to the head of the queue. If one has another program's live lease,
--- a stock asynq.Server works on this queue: wait for it.
-local ours, in_turn, back, ending, lost, given_up = {}, {}, {}, {}, {}, false
-if begun then
+-- 4. The turn that goes on, or ends, loses messages that another program has deleted or made too long. Others in
+-- active are of no turn: a stock asynq.Server died with them, or a record was lost. They go back to the head of the queue, unless
+-- such a server has a lease: wait for it.
+local group, gone, waits, strays, lost, place = {}, 0, false, {}, {}, {}
+for _, id in ipairs(in_active) do place[id] = true end
+if turn then
   local ok, ids = try(cjson.decode, run.ids)
-  if ok and type(ids) == 'table' then in_turn = ids end
-  for _, id in ipairs(in_turn) do ours[id] = true end
+  for _, id in ipairs(ok and type(ids) == 'table' and ids or {}) do
+    local t = place[id] and load_task(s, id)
+    if t and t.msg and not t.too_long then
+      group[#group + 1] = t
+      place[id] = false
+    end
+  end
 end
 for _, id in ipairs(in_active) do
-  local theirs = leased(s, id, now)
-  if theirs then return wait{at = theirs} end
-  local deaths = confirmed and ours[id] and fields(s.task .. id, 'deaths', 'died') or {}
-  local died = confirmed and ours[id] and (tonumber(deaths.deaths) or 0) + 1 or 0
-  local ends = ours[id] and verdict
-  -- A turn without a started agent is not interrupted, but its message may still be the one that
-  -- kills workers.
-  if ours[id] and not ends and run.phase == 'starting' and died >= stuck_limit then
-    ends = {status = 'failed', why = 'given up: its worker died ' .. died .. ' times'}
-    given_up = given_up or id == in_turn[1] -- no later turn gets the entries of its earlier one
-    final = true
-  end
-  if call('HEXISTS', s.task .. id, 'msg') == 0 then
-    lost[#lost + 1] = id
-  elseif ends then
-    local msg, unique = load_short(s, id)
-    ending[#ending + 1] = {id = id, msg = msg, unique = unique, ends = ends, route = route_of(s, id)}
-  else
-    back[#back + 1] = {id = id, died = died, fences = deaths.died, again = not dead and ours[id] and 0 or 1} -- a park has counted
+  if place[id] then
+    local theirs = leased(s, id, now)
+    if theirs then return wait{at = theirs} end
+    local there = call('HEXISTS', s.task .. id, 'msg') == 1
+    strays[#strays + 1] = there and id or nil
+    lost[#lost + 1] = not there and id or nil
   end
 end
--- 5. A step that cannot be taken back waits for one more TTL: the owner may live, and report so
--- when it reaches Redis.
-if final and run.doubted ~= run.fence then
-  if call('SET', s.sentinel, IN_DOUBT, 'NX', 'PX', ttl) then call('HSET', s.run, 'doubted', run.fence) end
-  return held{left = tonumber(ttl)}
+if #strays > 0 or #lost > 0 or turn and #group == 0 then
+  call('LLEN', s.pending)
+  call('DEL', s.lease) -- the first write frees memory; none is live
+  for _, id in ipairs(lost) do call('LREM', s.active, 1, id) end
+  if turn and #group == 0 then
+    call('DEL', s.journal)
+    close_question(s, now)
+    call('HSET', s.run, 'phase', 'idle')
+  end
+  call('HSET', s.run, 'special', '1') -- for what a lost record told of
+  for _, id in ipairs(strays) do
+    requeue_message(s, id)
+    pcall('HINCRBY', s.task .. id, 'redelivered', 1)
+  end
+  return again{}
 end
-local ends = request == 'interrupt' and #back > 0 -- the turn begins again, in its transcript, to end
-if journal.origin and not ends and (journal.agent or bound) ~= bound then journal.origin = '' end -- nobody's: it is deleted
 
--- 6. The next turn: a message that comes back, or the head of the queue.
-local first, gone, waits = false, 0, false
-if #back > 0 then
-  first = load_task(s, back[#back].id)
-  first.redelivered, first.quiet = (tonumber(first.redelivered) or 0) + back[#back].again, false
-else
-  first, gone = head(s, due)
+-- 5. The death of the turn's owner. One that has not confirmed its claim may not know of it, because the reply may
+-- be lost: that counts neither as a death nor as an interruption. Nor does the loss of an owner that has reported
+-- that it lives: see survive. A turn with too many deaths is given up, but one of several messages without a step
+-- is taken apart once: each of them may have one more.
+local dead = turn and run.phase ~= 'parked'
+local survived = dead and string.match(run.survived or '', '^%d+') == run.fence
+local told = turn and string.match(run.seq or '', '^(%d+) ') == run.fence
+local shown = string.match(run.seq or '', '^(%d+) [1-9]') == run.fence -- followers have seen its start
+local crashed, excused, died = false, false, 0
+if dead and ends == '' and run.phase == 'running' and survived then
+  excused = interrupt(mark, run.fence, LEASE_LOST, now, false)
+elseif dead and ends == '' and told and not survived then
+  local progressed = journal.progress == run.fence
+  crashed = run.phase == 'running' and interrupt(mark, run.fence, 'crash', now, stuck_limit, progressed)
+  if run.phase == 'starting' or crashed and not progressed then died = (tonumber(call('HGET', s.task .. group[1].id, 'deaths')) or 0) + 1 end
+  if crashed and mark.suspended then
+    ends = 'given up: its worker died in ' .. (mark.interruptions < stuck_limit and mark.runs or mark.interruptions) .. ' turns in a row'
+  elseif died >= stuck_limit then
+    ends = 'given up: its worker died ' .. died .. ' times'
+  end
+  -- A step that cannot be taken back waits for one more TTL: the owner may live, and report so
+  -- when it reaches Redis.
+  if (ends ~= '' or crashed and crash_suspends) and run.doubted ~= run.fence then
+    if call('SET', s.sentinel, IN_DOUBT, 'NX', 'PX', ttl) then call('HSET', s.run, 'doubted', run.fence) end
+    return held{left = tonumber(ttl)}
+  end
+  if ends ~= '' and #group > 1 and not journal.closed then
+    call('LLEN', s.pending)
+    call('DEL', s.journal)
+    for i = #group, 1, -1 do requeue_message(s, group[i].id, 'deaths', stuck_limit - 1) end
+    if crashed then
+      mark.interruptions, mark.suspended = stuck_limit - 1, false
+      store_interruption(s, mark)
+    end
+    close_question(s, now)
+    call('HSET', s.run, 'phase', 'idle')
+    return again{}
+  end
 end
-local group = {}
-if first and first.too_long then
-  -- A dead owner's turn and due messages come first.
-  if #in_active == 0 and #due == 0 and not begun and gone == 0 then
+
+-- 6. Else the next turn, from the head of the queue.
+local first = group[1]
+if not turn then first, gone = head(s, due) end
+if first and first.too_long and not turn then
+  if #due == 0 and gone == 0 then -- these come first
     local ids, batch = call('LRANGE', s.pending, '-100', -1), {} -- one call archives at most a hundred
     for i = #ids, 1, -1 do
       local bytes = too_long(s, ids[i])
@@ -246,120 +262,100 @@ if first and first.too_long then
   end
   first = false
 end
-if first then
-  group = regroup(s, journal, first, back, gone, ends)
-  if not group then group, waits = gather(s, first, gone, now, turn_limits) end
-  waits = not ends and held_back(first.id, run.hold, now) or waits
-end
-if #in_active == 0 and #due == 0 and not begun and (waits or not first and gone == 0) then
-  waits = waits or next_at(s, run.hold, now)
+if first and not turn then group, waits = gather(s, first, gone, now, turn_limits) end
+if #due == 0 and (waits or not first and gone == 0) then
+  waits = waits or next_at(s, now)
   if waits then return wait{at = waits} end
   return empty{}
 end
-if #in_active > 0 or #due > 0 then -- a key of a wrong type fails before the first write
-  call('ZCARD', s.archived)
-  call('LLEN', s.pending)
-end
-
+if #due > 0 then call('LLEN', s.pending) end -- a key of a wrong type fails before the first write
 check_routes(s, group)
 
 -- 7. The session is claimed. All writes come after this one.
 if not call('SET', s.sentinel, s.token, 'NX', 'PX', ttl) then return held{left = tonumber(ttl)} end
-
--- 8. The dead owner's turn ends. If its start is not in the stream yet, write it now.
-if dead and string.match(run.seq or '', '^(%d+) [1-9]') ~= run.fence then
-  local named = {}
-  for _, id in ipairs(in_turn) do named[#named + 1] = quote(own_id(s, id)) end
-  append_event(s, '{"type":"turn_started","session_id":"' .. last_sid .. '","turn":"' .. s.prefix .. run.fence ..
-    '","fence":' .. run.fence .. ',"messages":[' .. table.concat(named, ',') ..
-    ((journal.began or '0') ~= '0' and journal.began ~= run.fence and '],"continues":"' .. s.prefix .. int(tonumber(journal.began) or 0) .. '","keeps":' .. int(tonumber(journal.keeps) or 0) .. '}' or ']}'))
-end
-for _, id in ipairs(lost) do call('LREM', s.active, 1, id) end -- the newest first, as in active
-for i = #ending, 1, -1 do -- the oldest first
-  local id, ends, msg, unique = ending[i].id, ending[i].ends, ending[i].msg, ending[i].unique
-  local outcome = '{"type":"turn_ended","status":"' .. ends.status .. '","session_id":"' .. last_sid .. '","turn":"' .. s.prefix .. run.fence ..
-    '","fence":' .. run.fence .. ',"messages":[' .. quote(own_id(s, id)) .. '],"error":"' .. ends.why ..
-    (ends.status == 'failed' and '","code":"worker_died"}' or '"}')
-  call('LREM', s.active, 1, id)
-  archive(s, id, msg, unique, ends.why, outcome, now)
-  call('HSET', s.run, 'unsaid', run.fence .. ' ' .. id)
-  count_archived(s, 1)
-  pcall('HDEL', s.followups, own_id(s, id))
-  keep_promises(s, {ending[i]}, outcome, now)
-  append_event(s, outcome)
-end
-for _, b in ipairs(back) do
-  requeue_message(s, b.id)
-  if b.again > 0 then pcall('HINCRBY', s.task .. b.id, 'redelivered', 1) end
-  if b.died > 0 then call('HSET', s.task .. b.id, 'deaths', b.died, 'died', with_fence(b.fences, run.fence)) end
-end
-if #in_active > 0 or dead then call('DEL', s.lease) end
-if verdict or given_up then call('DEL', s.journal) end
-if dead and rotated and not ends then leave_conversation(s) end
-if dead or verdict then close_question(s, now) end
-if begun and not dead then call('HSET', s.run, 'hold', '') end -- a message of it may run again
--- A higher count invalidates the agent's state of a rolled back turn, as after an undo.
-if begun and run.rollback == run.fence then entries = entries + 1 end
 count_processed(s, tonumber(run.done) or 0)
-if crashed or excused then store_interruption(s, mark) end
-if crashed then call('HSET', s.resume, 'crashes', with_fence(mark.crashes, run.fence .. (journal.progress == run.fence and '+' or ''))) end
 forward(s, due, now) -- delayed tasks join the queue
 if gone > 0 then call('LTRIM', s.pending, 0, -1 - gone) end -- ids without a task
 
--- 9. Nothing can run now: the session is released again.
+-- 8. Nothing can run now: the session is released again.
 if not first or waits then
   call('DEL', s.sentinel)
-  call('HSET', s.run, 'token', '', 'phase', 'idle', 'done', '0', 'entries', int(entries))
-  if crashed and crash_suspends and not mark.suspended then call('HSET', s.resume, 'suspended', '1', 'carried', mark.interruptions) end
-  local at = waits or next_at(s, run.hold, now)
+  call('HSET', s.run, 'token', '', 'phase', 'idle', 'done', '0')
+  local at = waits or next_at(s, now)
   if at and at <= now then return again{} end
   if at then return wait{at = at} end
   return empty{}
 end
 
--- 10. The transcript. A suspended session begins a new one, under the same queue and lock. If only
+-- 9. A dead owner's run ends. If its start is not in the stream yet, write it now.
+if dead then
+  if not shown then
+    local _, began, keeps = carries_on(s, run.fence)
+    append_event(s, '{"type":"turn_started","session_id":"' .. (run.sid or '') .. '","turn":"' .. s.prefix .. run.fence ..
+      '","fence":' .. run.fence .. ',"messages":' .. list_of(s, cjson.decode(run.ids)) ..
+      (began > 0 and began ~= tonumber(run.fence) and ',"continues":"' .. s.prefix .. int(began) .. '","keeps":' .. int(keeps) .. '}' or '}'))
+  end
+  call('DEL', s.lease)
+  for _, t in ipairs(group) do
+    pcall('HINCRBY', s.task .. t.id, 'redelivered', 1)
+    t.redelivered = (tonumber(t.redelivered) or 0) + 1
+  end
+  if run.phase == 'starting' and died > 0 then
+    call('HSET', s.task .. first.id, 'deaths', died, 'died', with_fence(call('HGET', s.task .. first.id, 'died'), run.fence))
+  end
+  close_question(s, now)
+  if crashed or excused then store_interruption(s, mark) end
+  if crashed then call('HSET', s.resume, 'crashes', with_fence(mark.crashes, run.fence .. (journal.progress == run.fence and '+' or ''))) end
+end
+
+-- 10. The transcript: a turn keeps its own. A suspended session begins a new one, under the same queue and lock. If only
 -- a crash suspended it, its interruptions are still counted: its message may be the one that kills
 -- workers.
-local reset, resumed, marked_at, dropped = '', '', mark.marked_at or now, record.dropped
-if ends then
-  sid = last_sid
-elseif mark.suspended or crashed and crash_suspends then
-  sid, reset, dropped = false, 'suspended', ''
+local reset, resumed, marked_at, dropped, rotated = '', '', mark.marked_at or now, record.dropped, (run.rotated or '') ~= '' and run.rotated
+local keeps_log = not ending and (turn or belongs(s, journal, first.id))
+if turn then sid = run.sid end
+if ends == '' and (mark.suspended or crashed and crash_suspends) then
+  sid, rotated, reset, dropped, keeps_log = turn and rotated, false, 'suspended', '', keeps_log and journal.closed
   call('DEL', s.resume)
-  forget_work(s)
   call('HDEL', s.record, 'title', 'title_by')
   forget_notes(s)
-  local carried = mark.carried or not mark.suspended and mark.interruptions
-  if carried then call('HSET', s.resume, 'interruptions', carried, 'runs', mark.runs) end
-elseif mark.pending and not (dead and rotated) then
-  resumed = mark.reason ~= '' and mark.reason or 'restart_timeout'
+  if not mark.suspended then call('HSET', s.resume, 'interruptions', mark.interruptions, 'runs', mark.runs) end
+elseif ends == '' then
+  if turn and not shown then reset = of_turn(run, run.reset) end
+  if mark.pending then resumed = mark.reason ~= '' and mark.reason or 'restart_timeout' end
 end
 sid = sid or fresh_sid
 if sid ~= run.sid then entries = 0 end
 
--- 11. The turn begins.
-local ids, messages = take(s, group, now)
+-- 11. The turn begins, or its next run.
+local ids, messages = take(s, group, now, turn)
 if not ordinary then
   for _, t in ipairs(group) do pcall('HDEL', s.followups, own_id(s, t.id)) end
 end
 local fence = begin(s, not run.fence, math.max(tonumber(run.fence) or 0, tonumber(record.fence) or 0), sid, ids, entries, record.created_at)
-if bound ~= (record.agent or DEFAULT_AGENT) then call('HSET', s.record, 'agent', bound) end
-if ends then
-  call('HSET', s.run, 'ending', fence)
-  if rotated then call('HSET', s.record, 'session_id', run.rotated) end
-elseif rotated then
+if other ~= '' then
+  call('HSET', s.run, 'other_agent', fence .. ' ' .. other)
+elseif bound ~= (record.agent or DEFAULT_AGENT) then
+  call('HSET', s.record, 'agent', bound)
+end
+if ends ~= '' then call('HSET', s.run, 'ending', fence .. ' ' .. ends) end
+if turn and rotated then
+  call('HSET', s.record, 'session_id', rotated)
+elseif (run.rotated or '') ~= '' then
   call('HSET', s.run, 'rotated', '')
 end
-if belongs(s, journal, first.id) and call('EXISTS', s.journal) == 1 then
+if turn and run.steer == run.fence then call('HSET', s.run, 'steer', fence) end
+if journal.fence and keeps_log then
   call('HSET', s.journal, 'fence', fence)
-elseif journal.origin then
+elseif journal.fence then
   call('UNLINK', s.journal)
 end
 local routed = promise_all(s, group)
-if not ordinary or crashed or excused or routed or (run.special or '') ~= '' then
+if not ordinary or routed or (run.special or '') ~= '' then
   call('HSET', s.run, 'special', (routed or call('EXISTS', s.resume, s.journal) > 0) and '1' or '')
 end
-if (run.reset or '') ~= reset or (run.resume or '') ~= resumed then call('HSET', s.run, 'reset', reset, 'resume', resumed) end
-local carries, began, keeps = carries_on(s, ends, fence)
+if reset ~= '' then call('HSET', s.run, 'reset', fence .. ' ' .. reset) end
+if resumed ~= '' then call('HSET', s.run, 'resume', fence .. ' ' .. resumed) end
+local carries, began, keeps = carries_on(s, fence)
 return turn{now = now, fence = fence, sid = sid, entries = entries, dropped = notes_record(s, dropped), messages = messages,
-  reset = reset, resume = resumed, mark_age = now - marked_at, agent = bound, carries = carries, began = began, keeps = keeps}
+  reset = reset, resume = resumed, mark_age = now - marked_at, agent = bound, carries = carries, began = began, keeps = keeps, ends = ends}

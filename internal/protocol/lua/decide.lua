@@ -23,7 +23,7 @@
 --   'answered'                  another decision came first
 --   'wrong'                     the wait has another proof
 
-local run = fields(s.run, 'token', 'worker', 'fence', 'question', 'answered', 'questions', 'phase', 'hold', 'stop', 'rollback', 'interrupt')
+local run = fields(s.run, 'token', 'worker', 'fence', 'question', 'answered', 'questions', 'phase', 'stop', 'rollback', 'interrupt')
 local of, to, _, by = string.match(run.answered or '', '^(%d+) (%d+) (%S+) (%S+)')
 local fence, n, question = string.match(run.question or '', '^(%d+) (%d+) (.*)$')
 local parked = run.phase == 'parked' and requested(run, run.fence) == ''
@@ -45,7 +45,7 @@ if decision == 'value' then
     audit(s, decision, s.prefix .. run.fence .. '.' .. nth, now_ms())
   end
   if open and parked then
-    call('HSET', s.run, 'hold', (string.gsub(run.hold or '', '^%d+', '0', 1)))
+    call('HSET', s.run, 'hold', '0')
   elseif open and (run.token or '') ~= '' then
     call('PUBLISH', 'turnstile:signal:' .. run.worker, '{"kind":"answer","token":"' .. run.token .. '","fence":' .. fence ..
       ',"question":' .. n .. ',"answer":"value"}')
@@ -80,7 +80,7 @@ else
   audit(s, decision, s.prefix .. fence .. '.' .. n, now_ms())
 end
 if parked then
-  call('HSET', s.run, 'hold', (string.gsub(run.hold or '', '^%d+', '0', 1)))
+  call('HSET', s.run, 'hold', '0')
   return ok{number = tonumber(n), question = question, fence = fence, wake = 1}
 end
 call('PUBLISH', 'turnstile:signal:' .. run.worker, '{"kind":"answer","token":"' .. run.token .. '","fence":' .. fence ..

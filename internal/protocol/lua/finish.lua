@@ -74,7 +74,7 @@ local function follow(now, id, msg, seen, redelivered, unique_key)
   return following{id = id, msg = msg, age = age}
 end
 -- FAST
-local run = fields(s.run, 'fence', 'special', 'rotated', 'hold')
+local run = fields(s.run, 'fence', 'special', 'rotated')
 if call('GET', s.sentinel) ~= s.token then return false end
 if run.fence ~= s.fence then
   if run.fence ~= following_fence then return false end
@@ -91,7 +91,7 @@ end
 local added, len, ordinary = false, 0, true
 local next_id, next_msg, seen, redelivered, unique_key = false, false, false, false, false
 if following_fence ~= '' then
-  next_id, next_msg, seen, redelivered, unique_key = take_ordinary(s, run.hold)
+  next_id, next_msg, seen, redelivered, unique_key = take_ordinary(s)
   if next_msg and not next_id then ordinary = false end
 end
 if ordinary then
@@ -135,12 +135,12 @@ end
 return follow(now, next_id, next_msg, seen, redelivered, unique_key)
 -- FULL
 local now = now_ms()
-local run = fields(s.run, 'token', 'fence', 'entries', 'done', 'hold', 'rotated', 'stopping', 'stop', 'last', 'other_agent')
+local run = fields(s.run, 'token', 'fence', 'entries', 'done', 'rotated', 'stopping', 'stop', 'last', 'other_agent')
 
 -- 1. Only the owner ends its turn. A repeated call returns the same result.
 if not owned(s, run) then
   local before = earlier_result(s, run)
-  if before == 'released' then return released{at = next_at(s, run.hold, now) or 0, now = now} end
+  if before == 'released' then return released{at = next_at(s, now) or 0, now = now} end
   if before == 'next' and run.token == s.token and owns(s.sentinel, s.token) then
     local t = fields(s.run, 'ids', 'sid')
     return next{now = now, fence = tonumber(run.fence), sid = t.sid, entries = tonumber(run.entries) or 0,
@@ -171,7 +171,7 @@ if not ordinary then
 end
 
 -- 4. Steered messages that the agent has not taken, and the next turn.
-release = release or run.other_agent == run.fence -- the next claim takes another agent
+release = release or of_turn(run, run.other_agent) ~= '' -- the next claim takes another agent
 local first, gone, group = false, 0, {}
 local back = false -- see places
 local stopped_too = {} -- the /stop came too late for the turn, but these have not begun
@@ -188,7 +188,7 @@ if #untaken > 0 then
   if back.head and not release and not paused then
     first = load_task(s, back.head)
     -- The next claim gathers collected messages, when all are back.
-    if not first.msg or first.quiet or first.too_long or held_back(first.id, run.hold, now) then first = false end
+    if not first.msg or first.quiet or first.too_long then first = false end
     group[1] = first
   end
 elseif release or paused then
@@ -199,7 +199,7 @@ else
   if first then
     local waits
     group, waits = gather(s, first, gone, now, turn_limits)
-    if waits or held_back(first.id, run.hold, now) then first = false end
+    if waits then first = false end
   end
 end
 local remaining, omitted_told = false, 0 -- the notes that stay for later turns
@@ -270,7 +270,7 @@ if not ordinary then
   if well then
     call('DEL', s.resume)
   elseif rotated then -- the mark is the old transcript's
-    call('HDEL', s.resume, 'pending', 'reason', 'marked_at')
+    call('HDEL', s.resume, 'pending', 'reason', 'marked_at', 'suspended')
   end
   if remaining then
     dropped = remaining
@@ -306,7 +306,7 @@ if not first then
   call('DEL', s.sentinel)
   if not ordinary and call('EXISTS', s.pending) == 0 then call('UNLINK', s.followups) end
   set_idle(s, warm, 'last', s.token .. ' ' .. s.fence .. ' released', 'sid', sid, 'entries', int(total), 'ended_at', int(now))
-  return released{at = next_at(s, run.hold, now) or 0, now = now}
+  return released{at = next_at(s, now) or 0, now = now}
 end
 
 local fence = int(next_fence(s.fence, now))

@@ -1,6 +1,6 @@
 -- mark: prepares the interruption of a turn, because its worker's drain timeout is over. A running
 -- turn gets its resume mark before it is interrupted. A turn without an agent is kept from starting
--- one, and needs no mark. If the turn's end was requested, it is not requeued, and needs no mark
+-- one, and needs no mark. If the turn's end was requested, it is not parked, and needs no mark
 -- either.
 --
 -- KEYS sentinel run resume journal
@@ -19,7 +19,7 @@
 --   'requested'            the turn's end was requested
 --   'lost'
 
-local run = fields(s.run, 'token', 'fence', 'phase', 'rotated', 'stop', 'rollback', 'interrupt')
+local run = fields(s.run, 'token', 'fence', 'phase', 'stop', 'rollback', 'interrupt')
 if not owned(s, run) then return lost{} end
 local now, mark = now_ms(), load_mark(s)
 call('PEXPIRE', s.sentinel, ttl)
@@ -31,5 +31,5 @@ end
 if mark.suspended and mark.fence ~= s.fence then return suspended{} end
 -- Else it is a repetition.
 progressed = progressed or call('HGET', s.journal, 'progress') == s.fence
-if interrupt(mark, s.fence, reason, (run.rotated or '') ~= '', now, stuck_limit, progressed, now - age) then store_interruption(s, mark) end
+if interrupt(mark, s.fence, reason, now, stuck_limit, progressed, now - age) then store_interruption(s, mark) end
 return marked{}

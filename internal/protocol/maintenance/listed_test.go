@@ -28,9 +28,12 @@ func TestListedWithSomethingToLookAt(t *testing.T) {
 		"waiting":        {func(b *actors.Bench) { b.Say("a") }, true},
 		"running":        {func(b *actors.Bench) { b.Say("a"); b.Start() }, true},
 		"its owner died": {func(b *actors.Bench) { b.Say("a"); b.Start(); b.Die() }, true},
-		"retried":        {func(b *actors.Bench) { b.Say("a"); expect.OK(b, b.Start().Retry(b.Ctx, actors.ErrFlaky, time.Hour, 0)) }, true},
-		"delayed":        {func(b *actors.Bench) { b.SayDelayed("a") }, true},
-		"a dead letter":  {func(b *actors.Bench) { b.Say("a"); fail(b) }, true},
+		"retried": {func(b *actors.Bench) {
+			b.Say("a")
+			expect.OK(b, b.Start().Park(b.Ctx, protocol.Parking{Failed: actors.ErrFlaky, Wait: time.Hour}))
+		}, true},
+		"delayed":       {func(b *actors.Bench) { b.SayDelayed("a") }, true},
+		"a dead letter": {func(b *actors.Bench) { b.Say("a"); fail(b) }, true},
 		"stopped": {func(b *actors.Bench) {
 			b.Say("a")
 			_, err := b.Client.Session(actors.Key).Stop(b.Ctx)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/hibiken/asynq"
 
+	"turnstile/internal/protocol"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
@@ -19,7 +20,7 @@ func TestTrimLeavesWhatATurnRequeues(t *testing.T) {
 	b.Say("a")
 	h := b.Start()
 	b.SayAll("b", "c")
-	expect.OK(t, h.Requeue(b.Ctx, "drain"))
+	expect.OK(t, h.Park(b.Ctx, protocol.Parking{Interrupted: "drain"}))
 	b.TrimAll()
 	expect.List(t, "the line", b.Waiting(), "a", "b", "c")
 	b.Enqueue("plain")

@@ -5,8 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -106,11 +104,13 @@ func (r reads) info(key string, now time.Time) session.Info {
 	if run.Text("sid") == s.TranscriptID { // otherwise no turn has run in the current transcript
 		s.Entries = run.Int("entries")
 	}
-	phase := session.Phase(run.Text("phase"))
-	if token := r.sentinel.Val(); phase != session.PhaseParked && (token == "" || token != run.Text("token")) {
+	phase, token := session.Phase(run.Text("phase")), r.sentinel.Val()
+	if token == "" || token != run.Text("token") {
 		// A dead worker's message counts as neither waiting nor delayed, and may need the agent, too.
 		s.Needs = protocol.NeededAgent(record.Text("needs"), time.UnixMilli(max(run.Int("started_at"), run.Int("ended_at"))), now)
-		return s
+		if phase != session.PhaseParked {
+			return s
+		}
 	}
 	fence, prefix := run.Text("fence"), rediskey.IDPrefix(key)
 	if s.Phase = phase; phase != session.PhaseParked {
@@ -123,7 +123,7 @@ func (r reads) info(key string, now time.Time) session.Info {
 	s.Question = protocol.OpenQuestion(key, fence, run.Text("question"), run.Text("answered"), run.Text("questions"))
 	s.WaitsFor, s.Until = protocol.OpenWait(fence, run.Text("question"), run.Text("answered"), run.Text("questions"))
 	if s.WaitsFor == "" {
-		s.Until = until(s, run.Text("hold"))
+		s.Until = until(s, run.Int("hold"))
 	}
 	var ids []string
 	_ = json.Unmarshal([]byte(run.Text("ids")), &ids) // a list that cannot be read counts as empty
@@ -133,17 +133,16 @@ func (r reads) info(key string, now time.Time) session.Info {
 	return s
 }
 
-// until is Info.Until of a turn that does not wait for a program or a time. hold is the run record's field.
-func until(s session.Info, hold string) time.Time {
+// until is Info.Until of a turn that does not wait for a program or a time. hold is the run record's field, ms.
+func until(s session.Info, hold int64) time.Time {
 	if q := s.Question; q != nil {
 		if q.Timeout <= 0 || q.AskedAt.IsZero() {
 			return time.Time{}
 		}
 		return q.AskedAt.Add(time.Duration(q.Timeout))
 	}
-	text, _, _ := strings.Cut(hold, " ")
-	if ms, err := strconv.ParseInt(text, 10, 64); err == nil && ms > 0 && s.Phase == session.PhaseParked {
-		return time.UnixMilli(ms)
+	if hold > 0 && s.Phase == session.PhaseParked {
+		return time.UnixMilli(hold)
 	}
 	return time.Time{}
 }

@@ -47,7 +47,7 @@
 --     'scheduled'  n = when, ms
 --     'running', 'completed', 'archived'; 'completed' also of this call, repeated after the result
 --       was deleted
---     'busy'       refused: a turn is running
+--     'busy'       refused: a turn is running, or has begun and waits till n, ms
 --     'full'       refused, n = the cap of follow-ups
 --     'line'       refused, n = line_cap
 --     'outbox'     refused, n = outbox_cap, also for a destination in full
@@ -406,25 +406,14 @@ local function load_short(s_longest, s_task, id)
   return load_msg(s_task, id)
 end
 
--- held_back(id, hold, now) returns until when (ms) the head of the queue has to wait after a
--- failure, or false. hold is the run record's "ms id".
-local function held_back(id, hold, now)
-  if not hold or hold == '' then return false end
-  local at, who = string.match(hold, '^(%d+) (.*)$')
-  at = tonumber(at)
-  if who == id and at > now then return at end
-  return false
-end
-
--- next_at(s, hold, now) returns when a message can be taken: now or earlier, a later ms, or false
--- for never. For messages that are collected the time may be too early: the claim finds the end of
+-- next_at(s, now) returns when a message can be taken: now or earlier, a later ms, or false for
+-- never. For messages that are collected the time may be too early: the claim finds the end of
 -- their quiet window.
-local function next_at(s_pending, s_retry, s_run, s_scheduled, s_task, hold, now)
+local function next_at(s_pending, s_retry, s_run, s_scheduled, s_task, now)
   local id = call('LINDEX', s_pending, '-1')
   if id then
-    local at, quiet = held_back(id, hold, now), pcall('HGET', s_task .. id, 'quiet')
-    if at or type(quiet) ~= 'string' then return at or now end
-    return tonumber(string.match(quiet, '^%d+')) or now
+    local quiet = pcall('HGET', s_task .. id, 'quiet')
+    return type(quiet) == 'string' and tonumber(string.match(quiet, '^%d+')) or now
   end
   if call('HGET', s_run, 'stopping') == '1' then return now end -- for the claim to archive
   if call('EXISTS', s_scheduled, s_retry) == 0 then return false end
@@ -660,7 +649,7 @@ end
 -- A message that drops others makes room itself.
 if over and new and not refusal and #drops == 0 then refusal, most = 'line', line_cap end
 if refusal then
-  return {now, refusal, most, 0}
+  return {now, refusal, refusal == 'busy' and (parked and tonumber(run.hold) or 0) or most, 0}
 end
 
 -- 7. It joins the queue.
@@ -673,9 +662,7 @@ mark_seen(now)
 if collected and (new or not (t.seen or t.seq)) then call('HSET', s_task .. id, 'quiet', quiet) end
 if mode == 'steer' and busy and not known then call('HSET', s_task .. id, 'steer', '1') end -- for steer.lua
 if not busy then
-  -- The wait after a failure is over: the fast paths may be taken again.
-  if (run.hold or '') ~= '' and (tonumber(string.match(run.hold, '^%d+')) or 0) <= now then call('HSET', s_run, 'hold', '') end
-  local at = next_at(s_pending, s_retry, s_run, s_scheduled, s_task, run.hold, now) or now
+  local at = next_at(s_pending, s_retry, s_run, s_scheduled, s_task, now) or now
   if collected and waiting >= cap then at = now end -- with so many messages the wait is over
   if not owner and at <= now then signal_warm(run, session) end
   return {now, 'idle', at, duplicate}

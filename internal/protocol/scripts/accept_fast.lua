@@ -29,7 +29,7 @@
 --     'scheduled'  n = when, ms
 --     'running', 'completed', 'archived'; 'completed' also of this call, repeated after the result
 --       was deleted
---     'busy'       refused: a turn is running
+--     'busy'       refused: a turn is running, or has begun and waits till n, ms
 --     'full'       refused, n = the cap of follow-ups
 --     'line'       refused, n = line_cap
 --     'outbox'     refused, n = outbox_cap, also for a destination in full
@@ -44,8 +44,8 @@
 local call, pcall, try = redis.pcall, redis.pcall, pcall
 local KEYS, ARGV = KEYS, ARGV
 local function fields_1(key)
-  local v = call('HMGET', key, 'mode', 'hold', 'worker', 'warm')
-  return {mode = v[1], hold = v[2], worker = v[3], warm = v[4]}
+  local v = call('HMGET', key, 'mode', 'phase', 'worker', 'warm')
+  return {mode = v[1], phase = v[2], worker = v[3], warm = v[4]}
 end
 local function fields_2(key)
   local v = call('HMGET', key, 'created_at', 'queue', 'reply_to')
@@ -76,7 +76,7 @@ while KEYS[k + 1] do
     line_cap = tonumber(line_cap)
     if call('EXISTS', s_sentinel, s_followups, s_idem, s_task .. id) ~= 0 then result = false break end
     local run, record = fields_1(s_run), fields_2(s_record)
-    if run.hold == nil or record.queue == nil or (run.hold or '') ~= '' or to == '' and (record.reply_to or '') ~= '' then result = false break end
+    if run.phase == nil or record.queue == nil or (run.phase or 'idle') ~= 'idle' or to == '' and (record.reply_to or '') ~= '' then result = false break end
     local waiting, seq = call('LPUSH', s_pending, id), false
     if type(waiting) ~= 'number' then result = false break end
     -- After other messages, one may exceed the cap, be collected, or wait for collected ones. If the

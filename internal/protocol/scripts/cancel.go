@@ -16,7 +16,7 @@ var Cancel = newMove[CancelArgs]("cancel", cancelLua, readCancel)
 
 // CancelKeys are the KEYS of Cancel.
 func CancelKeys(k Keys, call string) []string {
-	return []string{k.Sentinel(), k.Run(), k.Followups(), k.Events(), k.Pending(), k.Scheduled(), k.Retry(), k.Processed(), k.ProcessedDay(), k.Archived(), k.Failed(), k.FailedDay(), k.Stopped(), k.Owed(), k.Outbox(), k.Deliveries(), k.Audit(), call}
+	return []string{k.Sentinel(), k.Run(), k.Followups(), k.Events(), k.Journal(), k.Pending(), k.Active(), k.Scheduled(), k.Retry(), k.Processed(), k.ProcessedDay(), k.Archived(), k.Failed(), k.FailedDay(), k.Stopped(), k.Owed(), k.Outbox(), k.Deliveries(), k.Audit(), call}
 }
 
 // CancelArgs are the arguments of Cancel.

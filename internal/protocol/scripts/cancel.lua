@@ -2,10 +2,11 @@
 --
 -- cancel: ends one message, and no other waiting one. If it waits or is delayed, it becomes a dead
 -- letter. If it is part of a turn, and turn_too is set, the end of that turn is requested, as by
--- stop. The queue is searched from both ends: only a message with more than 1,000 on either side
--- costs more, one pass of the queue.
+-- stop; but one of several messages of a turn that waits and has done nothing only leaves the turn. The
+-- queue is searched from both ends: only a message with more than 1,000 on either side costs more, one
+-- pass of the queue.
 --
--- KEYS sentinel run followups events pending scheduled retry processed processed_day archived failed failed_day stopped
+-- KEYS sentinel run followups events journal pending active scheduled retry processed processed_day archived failed failed_day stopped
 -- KEYS owed outbox deliveries audit call
 -- ARGS
 --   s.task               prefix of the session's task hashes
@@ -28,10 +29,14 @@
 
 local call, pcall, try = redis.call, redis.pcall, pcall
 local KEYS, ARGV = KEYS, ARGV
-local s_sentinel, s_run, s_followups, s_events, s_pending, s_scheduled, s_retry, s_processed, s_processed_day, s_archived, s_failed, s_failed_day, s_stopped, s_owed, s_outbox, s_deliveries, s_audit, s_call, s_task, s_by, s_prefix, s_events_cap, s_short, s_large_bytes, s_longest = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16], KEYS[17], KEYS[18], ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5]), ARGV[6], tonumber(ARGV[7])
+local s_sentinel, s_run, s_followups, s_events, s_journal, s_pending, s_active, s_scheduled, s_retry, s_processed, s_processed_day, s_archived, s_failed, s_failed_day, s_stopped, s_owed, s_outbox, s_deliveries, s_audit, s_call, s_task, s_by, s_prefix, s_events_cap, s_short, s_large_bytes, s_longest = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16], KEYS[17], KEYS[18], KEYS[19], KEYS[20], ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5]), ARGV[6], tonumber(ARGV[7])
 local function fields_1(key)
   local v = call('HMGET', key, 'state', 'result', 'quiet')
   return {state = v[1], result = v[2], quiet = v[3]}
+end
+local function fields_2(key)
+  local v = call('HMGET', key, 'worker', 'fence', 'phase', 'ids', 'stop')
+  return {worker = v[1], fence = v[2], phase = v[3], ids = v[4], stop = v[5]}
 end
 local WHY_STOPPED = 'stopped by user'
 
@@ -330,6 +335,9 @@ local function audit(s_audit, s_by, did, what, now)
   pcall('EXPIRE', s_audit, AUDIT_TTL)
 end
 
+-- begun(run) returns whether a turn has begun and not ended. Without a sentinel it is parked, or its owner died.
+local function begun(run) return run.fence and (run.phase == 'starting' or run.phase == 'running' or run.phase == 'parked') end
+
 -- keep_result(s, ...) stores words under s.call for five minutes, for a repetition of the call.
 -- Package script gives up much sooner.
 local function keep_result(s_call, ...)
@@ -407,21 +415,25 @@ local t = fields_1(s_task .. id)
 if not t.state then return {'unknown'} end
 if t.state == 'completed' or t.state == 'archived' then return {'ended', t.state, t.result or ''} end
 
-local v = call('HMGET', s_run, 'worker', 'fence', 'phase', 'ids', 'stop', 'hold')
-local run_worker, run_fence, run_phase, run_ids, run_stop, run_hold = v[1], v[2], v[3], v[4], v[5], v[6]
-local owner = call('GET', s_sentinel)
+local run = fields_2(s_run)
+local owner, leaves = call('GET', s_sentinel), false -- the turn's other messages, if it leaves the turn
 if t.state == 'active' then
-  local ok, ids = try(cjson.decode, run_ids or '')
-  local part = false
-  if ok and type(ids) == 'table' and run_phase ~= 'idle' then
-    for _, other in ipairs(ids) do part = part or other == id end
+  local ok, ids = try(cjson.decode, run.ids or '')
+  local part, others = false, {}
+  if ok and type(ids) == 'table' and begun(run) then
+    for _, other in ipairs(ids) do
+      if other == id then part = true else others[#others + 1] = other end
+    end
   end
   -- A turn of a stock asynq.Server cannot be ended.
   if not turn_too or not part then return {'running'} end
+  leaves = run.phase == 'parked' and #others > 0 and call('EXISTS', s_journal) == 0 and others
+end
+if t.state == 'active' and not leaves then
   call('HDEL', s_followups, '') -- see below
-  if run_stop ~= run_fence then
-    call('HSET', s_run, 'stop', run_fence) -- also of a dead owner: the next claim reads it
-    if owner then call('PUBLISH', 'turnstile:signal:' .. run_worker, '{"kind":"stop","token":"' .. owner .. '","fence":' .. run_fence .. '}') end
+  if run.stop ~= run.fence then
+    call('HSET', s_run, 'stop', run.fence) -- also of a dead owner: the next claim reads it
+    if owner then call('PUBLISH', 'turnstile:signal:' .. run.worker, '{"kind":"stop","token":"' .. owner .. '","fence":' .. run.fence .. '}') end
   end
   local wake = owner and 0 or 1
   keep_result(s_call, 'ending', wake)
@@ -436,16 +448,19 @@ call('ZCARD', s_archived)
 call('ZCARD', s_scheduled)
 call('ZCARD', s_retry)
 call('LLEN', s_stopped)
+call('LLEN', s_active)
 
 -- A full Redis refuses a script only until its first write, so that one frees memory.
 call('HDEL', s_followups, '')
-if call('ZREM', s_scheduled, id) == 0 and call('ZREM', s_retry, id) == 0
+if leaves then
+  call('LREM', s_active, 1, id)
+  call('HSET', s_run, 'ids', cjson.encode(leaves))
+elseif call('ZREM', s_scheduled, id) == 0 and call('ZREM', s_retry, id) == 0
   and call('LREM', s_stopped, 1, id) == 0 then -- a /stop has found it waiting
   call('LREM', s_pending, from, id)
 end
 archive_as_stopped(s_archived, s_deliveries, s_events, s_events_cap, s_failed, s_failed_day, s_followups, s_large_bytes, s_outbox, s_owed, s_prefix, s_processed, s_processed_day, s_run, s_short, s_task, {id = id, msg = msg, unique = unique, route = route}, now)
-local waited = t.quiet or string.match(run_hold or '', '^%d+ (.*)$') == id
-local wake = waited and not owner and call('LLEN', s_pending) > 0 and 1 or 0
+local wake = t.quiet and not owner and call('LLEN', s_pending) > 0 and 1 or 0
 keep_result(s_call, 'taken', wake)
 audit(s_audit, s_by, 'cancel', own_id(s_prefix, id), now)
 return {'taken', now, wake}

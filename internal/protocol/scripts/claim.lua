@@ -38,12 +38,12 @@
 -- EACH
 --   s.prefix         of turn ids
 -- RETURNS
---   'turn' now:int fence:int sid entries:int dropped messages:message reset resume mark_age:ms agent carries began:int keeps:int
+--   'turn' now:int fence:int sid entries:int dropped messages:message reset resume mark_age:ms agent carries began:int keeps:int ends
 --     entries: written so far; dropped: 'omitted omitted_told ids' or ''; resume: the reason of
 --     the resume mark; mark_age: its age, ms; carries: what the turn's journal has, 'steps' or
---     'entries', or 'interrupt' if the turn was claimed only to be interrupted: no agent runs; began: the fence of the
---     first run that this one goes on from, 0: none; keeps: how many items of its output stand. The fast path
---     leaves out the last seven: its turn's agent is the argument
+--     'entries'; began: the fence of the first run that this one goes on from, 0: none; keeps: how many items of its
+--     output stand; ends: 'stop', 'interrupt' or 'rollback' if the turn was claimed only to be ended like that, or why it
+--     is given up: no agent runs. The fast path leaves out the last eight: its turn's agent is the argument
 --   'other' now:int agent missing:int   this worker does not run the session's agent. missing: 1 if
 --     no living worker runs it. Then the session's record says so; else nothing is written
 --   'held' left:int          ms
@@ -52,13 +52,13 @@
 --   'empty'
 --   'again'              claim again: this call has archived a batch of the messages that a /stop
 --     found waiting, or of messages at the head of the queue that are too long to be read, or it
---     has removed ids without a task from the queue
+--     has removed ids without a task from the queue or from active, or has moved messages from active to the queue
 --   'special'            the fast path has done nothing
 --   message: id msg age:ms redelivered:int unique:flag
 --     age: ms; the last two may be left out: 0
 --
 -- A repetition under the same token returns the same result. The full path begins with SET, unless
--- it archives a batch: in a full Redis no new turn starts.
+-- it returns 'again': in a full Redis no new turn starts.
 
 local call, pcall, try = redis.call, redis.pcall, pcall
 local KEYS, ARGV = KEYS, ARGV
@@ -68,16 +68,12 @@ local function fields_1(key)
   return {msg = v[1], seen = v[2], redelivered = v[3], quiet = v[4], unique_key = v[5], route = v[6]}
 end
 local function fields_2(key)
-  local v = call('HMGET', key, 'token', 'fence', 'phase', 'ids', 'stop', 'interrupt', 'sid', 'entries', 'hold', 'reset', 'resume', 'done', 'rotated', 'rollback', 'seq', 'special', 'survived', 'doubted', 'other_agent', 'ending')
-  return {token = v[1], fence = v[2], phase = v[3], ids = v[4], stop = v[5], interrupt = v[6], sid = v[7], entries = v[8], hold = v[9], reset = v[10], resume = v[11], done = v[12], rotated = v[13], rollback = v[14], seq = v[15], special = v[16], survived = v[17], doubted = v[18], other_agent = v[19], ending = v[20]}
+  local v = call('HMGET', key, 'token', 'fence', 'phase', 'ids', 'stop', 'interrupt', 'sid', 'entries', 'hold', 'reset', 'resume', 'done', 'rotated', 'rollback', 'seq', 'special', 'survived', 'doubted', 'other_agent', 'ending', 'steer')
+  return {token = v[1], fence = v[2], phase = v[3], ids = v[4], stop = v[5], interrupt = v[6], sid = v[7], entries = v[8], hold = v[9], reset = v[10], resume = v[11], done = v[12], rotated = v[13], rollback = v[14], seq = v[15], special = v[16], survived = v[17], doubted = v[18], other_agent = v[19], ending = v[20], steer = v[21]}
 end
 local function fields_3(key)
-  local v = call('HMGET', key, 'origin', 'ids', 'closed', 'progress', 'agent', 'began', 'keeps')
-  return {origin = v[1], ids = v[2], closed = v[3], progress = v[4], agent = v[5], began = v[6], keeps = v[7]}
-end
-local function fields_4(key)
-  local v = call('HMGET', key, 'deaths', 'died')
-  return {deaths = v[1], died = v[2]}
+  local v = call('HMGET', key, 'fence', 'origin', 'closed', 'progress')
+  return {fence = v[1], origin = v[2], closed = v[3], progress = v[4]}
 end
 
 -- DEFAULT_AGENT is the agent of sessions that have no other one: internal/protocol/agents.
@@ -88,7 +84,6 @@ local IN_DOUBT = 'in doubt'
 
 -- LEASE_LOST is the reason if the turn's owner lost its lease and lives.
 local LEASE_LOST = 'lease_lost'
-local WHY_STOPPED = 'stopped by user'
 
 -- append_event(s, event, start) writes an event into the stream, with its turn's start if the
 -- stream does not have that yet. The stream keeps about s.events_cap entries. Events of more than
@@ -120,6 +115,7 @@ local function append_event(s_events, s_events_cap, s_large_bytes, s_run, s_shor
   if first then pcall('XTRIM', s_events, 'MINID', '~', first) end
   pcall('HSET', s_run, 'stream', string.format('%d', older) .. ' ' .. string.format('%d', younger) .. ' ' .. from)
 end
+local WHY_STOPPED = 'stopped by user'
 
 -- end_message(s, id, state, outcome, msg) ends a message whose task is kept: the outcome becomes
 -- its result. Returns how many fields are new. Every such end goes through this function. It deletes
@@ -409,20 +405,21 @@ local function archive_too_long(s_archived, s_deliveries, s_events, s_events_cap
   append_event(s_events, s_events_cap, s_large_bytes, s_run, s_short, outcome)
 end
 
+-- begun(run) returns whether a turn has begun and not ended. Without a sentinel it is parked, or its owner died.
+local function begun(run) return run.fence and (run.phase == 'starting' or run.phase == 'running' or run.phase == 'parked') end
+
 -- belongs(s, journal, first) returns whether the journal, its fields, is of a turn with this first task.
 -- A task that is enqueued again under the same id has no origin.
 local function belongs(s_task, journal, first)
   return journal.origin and journal.origin == call('HGET', s_task .. first, 'origin')
 end
 
--- carries_on(s, ends, fence) returns what the turn with this fence carries on from an earlier run, for claim's
--- result, and if it goes on, its first run's fence and how many items of its output stand. ends: it was begun
--- to end, and all of them stand.
-local function carries_on(s_journal, ends, fence)
-  local v = call('HMGET', s_journal, 'fence', 'closed', 'began', 'keeps', 'call', 'items')
-  local j_fence, j_closed, j_began, j_keeps, j_call, j_items = v[1], v[2], v[3], v[4], v[5], v[6]
-  if j_fence ~= tostring(fence) then return ends and 'interrupt' or '', 0, 0 end
-  if ends then return 'interrupt', tonumber(j_began ~= '0' and j_began or string.match(j_call or '', '^%d+')) or 0, tonumber(j_items) or 0 end
+-- carries_on(s, fence) returns what the turn with this fence carries on from earlier runs, for claim's
+-- result, the fence of the first run that it goes on from, and how many items of its output stand.
+local function carries_on(s_journal, fence)
+  local v = call('HMGET', s_journal, 'fence', 'closed', 'began', 'keeps')
+  local j_fence, j_closed, j_began, j_keeps = v[1], v[2], v[3], v[4]
+  if j_fence ~= tostring(fence) then return '', 0, 0 end
   return j_closed and 'steps' or 'entries', tonumber(j_began) or 0, tonumber(j_keeps) or 0
 end
 
@@ -510,6 +507,30 @@ local function due_tasks(s_retry, s_scheduled, s_task, now)
   return due
 end
 
+-- of_turn(run, value) returns what stands after the fence in the value of one of run's fields, or '' if it is another
+-- turn's.
+local function of_turn(run, value)
+  local of, what = string.match(value or '', '^(%d+) (.*)$')
+  return of == run.fence and what or ''
+end
+
+-- requested(run, fence) returns 'stop', 'rollback' or 'interrupt' if that end of the turn was
+-- requested, or ''.
+local function requested(run, fence)
+  if run.stop == fence then return 'stop' end
+  if run.rollback == fence then return 'rollback' end
+  if run.interrupt == fence then return 'interrupt' end
+  return ''
+end
+
+-- ends_as(run) returns how the turn that has not ended is to end, or '', and whether it was begun only for that.
+local function ends_as(run)
+  if not begun(run) then return '', false end
+  local how = of_turn(run, run.ending)
+  if how ~= '' then return how, true end
+  return requested(run, run.fence), false
+end
+
 -- noted_ids(dropped) returns the ids of the record's dropped as an array. If it cannot be read, the
 -- array is empty.
 local function noted_ids(dropped)
@@ -525,12 +546,6 @@ local function forget_notes(s_record)
   local gone = (tonumber(n_omitted) or 0) + #noted_ids(n_dropped)
   if gone == (tonumber(n_omitted_told) or 0) then return end
   call('HSET', s_record, 'dropped', '', 'omitted', string.format('%d', gone), 'omitted_told', string.format('%d', gone))
-end
-
--- forget_work(s) deletes what an interrupted turn has done, except its steps: the next turn has another
--- transcript.
-local function forget_work(s_journal)
-  if call('HEXISTS', s_journal, 'closed') == 0 then call('DEL', s_journal) end -- senders may not unlink
 end
 
 -- forward(s, due, now) moves due tasks to the end of the queue.
@@ -607,28 +622,18 @@ local function head(s_longest, s_pending, s_task, due)
   return false, gone
 end
 
--- held_back(id, hold, now) returns until when (ms) the head of the queue has to wait after a
--- failure, or false. hold is the run record's "ms id".
-local function held_back(id, hold, now)
-  if not hold or hold == '' then return false end
-  local at, who = string.match(hold, '^(%d+) (.*)$')
-  at = tonumber(at)
-  if who == id and at > now then return at end
-  return false
-end
-
 -- RUNS_MOST times stuck_limit interruptions suspend a session, whatever its runs have done. Of a deploy's drains only the
 -- first is one of them.
 local RUNS_MOST = 10
 
--- interrupt(mark, fence, reason, rotated, now, stuck_limit, progressed, started) marks the interruption of the turn
+-- interrupt(mark, fence, reason, now, stuck_limit, progressed, started) marks the interruption of the turn
 -- with this fence, and counts it: stuck_limit counted ones in a row suspend the session; false: the lease was lost,
 -- which is never counted. Returns whether the mark has changed. A turn is counted once, and a suspended session keeps
--- its record. After a rotation nothing is counted, because the next turn has another transcript. A run that has
+-- its record. A run that has
 -- progressed is not counted, nor is a drain by a worker that started, at this ms, before the last drain that was: a
 -- deploy hands a turn on to such workers, a restart loop to newer ones. A death has no such time.
-local function interrupt(mark, fence, reason, rotated, now, stuck_limit, progressed, started)
-  if mark.suspended or mark.fence == fence or rotated then return false end
+local function interrupt(mark, fence, reason, now, stuck_limit, progressed, started)
+  if mark.suspended or mark.fence == fence then return false end
   mark.pending, mark.reason, mark.marked_at, mark.fence = true, reason, now, fence
   if not stuck_limit then return true end
   local drained_at = mark.drained_at
@@ -651,19 +656,12 @@ local function leased(s_lease, s_task, id, now)
   return math.min(score, now + 1000)
 end
 
--- leave_conversation(s) clears the mark and forgets what the turn has done: the next turn has another
--- transcript.
-local function leave_conversation(s_journal, s_resume)
-  call('HDEL', s_resume, 'pending', 'reason', 'marked_at')
-  forget_work(s_journal)
-end
-
 -- load_mark(s) returns the session's resume record.
 local function load_mark(s_resume)
-  local v = call('HMGET', s_resume, 'pending', 'reason', 'marked_at', 'interruptions', 'fence', 'suspended', 'carried', 'crashes', 'runs', 'drained_at')
-  local m_pending, m_reason, m_marked_at, m_interruptions, m_fence, m_suspended, m_carried, m_crashes, m_runs, m_drained_at = v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9], v[10]
+  local v = call('HMGET', s_resume, 'pending', 'reason', 'marked_at', 'interruptions', 'fence', 'suspended', 'crashes', 'runs', 'drained_at')
+  local m_pending, m_reason, m_marked_at, m_interruptions, m_fence, m_suspended, m_crashes, m_runs, m_drained_at = v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9]
   return {pending = m_pending == '1', reason = m_reason or '', marked_at = tonumber(m_marked_at), interruptions = tonumber(m_interruptions) or 0,
-    fence = m_fence, suspended = m_suspended == '1', carried = m_carried, crashes = m_crashes,
+    fence = m_fence, suspended = m_suspended == '1', crashes = m_crashes,
     runs = tonumber(m_runs) or 0, drained_at = tonumber(m_drained_at)}
 end
 
@@ -672,22 +670,8 @@ local function held_lock(id, unique)
   return unique and unique ~= '' and call('GET', unique) == id and unique
 end
 
--- load_msg(s, id) returns the task's msg, false if the task is gone, and its unique lock, or false.
-local function load_msg(s_task, id)
-  local v = call('HMGET', s_task .. id, 'msg', 'unique_key')
-  local t_msg, t_unique_key = v[1], v[2]
-  return t_msg, held_lock(id, t_unique_key)
-end
-
 -- lock_of(s, id) returns the unique lock that a task holds, or false. It does not read the msg.
 local function lock_of(s_task, id) return held_lock(id, call('HGET', s_task .. id, 'unique_key')) end
-
--- load_short(s, id) is load_msg, with a tombstone in place of a msg that is too long.
-local function load_short(s_longest, s_task, id)
-  local bytes = too_long(s_longest, s_task, id)
-  if bytes then return tombstone(s_task, id, bytes), lock_of(s_task, id) end
-  return load_msg(s_task, id)
-end
 
 -- mark_stopping(s, more) writes into the run record whether s.stopped still has messages, which the
 -- next claim archives. Scripts that do not get that key read it there.
@@ -719,15 +703,14 @@ local function message_records(s_longest, s_task, ids, now)
   return list
 end
 
--- next_at(s, hold, now) returns when a message can be taken: now or earlier, a later ms, or false
--- for never. For messages that are collected the time may be too early: the claim finds the end of
+-- next_at(s, now) returns when a message can be taken: now or earlier, a later ms, or false for
+-- never. For messages that are collected the time may be too early: the claim finds the end of
 -- their quiet window.
-local function next_at(s_pending, s_retry, s_run, s_scheduled, s_task, hold, now)
+local function next_at(s_pending, s_retry, s_run, s_scheduled, s_task, now)
   local id = call('LINDEX', s_pending, '-1')
   if id then
-    local at, quiet = held_back(id, hold, now), pcall('HGET', s_task .. id, 'quiet')
-    if at or type(quiet) ~= 'string' then return at or now end
-    return tonumber(string.match(quiet, '^%d+')) or now
+    local quiet = pcall('HGET', s_task .. id, 'quiet')
+    return type(quiet) == 'string' and tonumber(string.match(quiet, '^%d+')) or now
   end
   if call('HGET', s_run, 'stopping') == '1' then return now end -- for the claim to archive
   if call('EXISTS', s_scheduled, s_retry) == 0 then return false end
@@ -753,22 +736,12 @@ local function now_ms()
   return time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
--- requested(run, fence) returns 'stop', 'rollback' or 'interrupt' if that end of the turn was
--- requested, or ''.
-local function requested(run, fence)
-  if run.stop == fence then return 'stop' end
-  if run.rollback == fence then return 'rollback' end
-  if run.interrupt == fence then return 'interrupt' end
-  return ''
-end
-
 -- parked_until(run) returns until when (ms) a parked turn waits, 0 if its end was requested, or false if
--- none is parked. A turn with steps is parked, without an owner, after a failure or a drain: its messages
--- stay in active, its journal says what it has done, and hold is until when.
+-- none is parked. A parked turn has no owner: its messages stay in active.
 local function parked_until(run)
   if run.phase ~= 'parked' then return false end
   if requested(run, run.fence) ~= '' then return 0 end
-  return tonumber(string.match(run.hold or '', '^%d+') or 0)
+  return tonumber(run.hold) or 0
 end
 
 -- promise(s, id, route) records that the message's outcome must be delivered to its route. Returns
@@ -800,50 +773,15 @@ local function promise_all(s_deliveries, s_owed, s_prefix, s_task, group)
   return routed
 end
 
--- regroup(s, journal, first, back, gone, ends) returns the messages of a turn that goes on, or with ends is
--- to end, or false if its first message, first, is a turn by itself. They stand behind gone ids without
--- a task at the head of the queue, or are among back, the newest first: then these are last in it.
-local function regroup(s_longest, s_pending, s_task, journal, first, back, gone, ends)
-  local ids, group, from = {}, {first}, {}
-  if belongs(s_task, journal, first.id) then
-    if not journal.closed and not ends then return false end
-    local ok, taken = try(cjson.decode, journal.ids or '')
-    if ok and type(taken) == 'table' then ids = taken end
-  elseif ends then
-    for i, b in ipairs(back) do ids[#back + 1 - i] = b.id end
-  end
-  if ids[1] ~= first.id then return false end
-  local line = #back == 0 and call('LRANGE', s_pending, -#ids - gone, -1 - gone) or {} -- the newest first
-  for i, b in ipairs(back) do from[b.id] = i end
-  local stay = {back[#back]}
-  for i = 2, #ids do
-    local t = (from[ids[i]] or line[#line - #group] == ids[i]) and load_task(s_longest, s_task, ids[i])
-    if t and t.msg and not t.too_long then -- else it was cancelled, or is behind another message
-      group[#group + 1] = t
-      local b = back[from[t.id]]
-      if b then t.redelivered, stay[#stay + 1] = (tonumber(t.redelivered) or 0) + b.again, b end
-    end
-  end
-  for _, b in ipairs(stay) do from[b.id] = nil end
-  local n = 0
-  for _, b in ipairs(back) do
-    if from[b.id] then back[n + 1], n = b, n + 1 end
-  end
-  for i = #stay, 1, -1 do back[n + 1], n = stay[i], n + 1 end
-  return group
-end
-
--- requeue_message(s, id, as_it_was) puts a message of the turn back at the head of the queue, as a
--- separate turn, or with as_it_was the same as before the turn. Call it for the newest message
--- first. Returns false if the message has left the turn.
-local function requeue_message(s_active, s_followups, s_lease, s_pending, s_prefix, s_task, id, as_it_was)
+-- requeue_message(s, id, ...) moves a message from active to the head of the queue, as a separate turn. Call it
+-- for the newest message first. The last arguments are further fields of its task.
+local function requeue_message(s_active, s_followups, s_lease, s_pending, s_prefix, s_task, id, ...)
   pcall('ZREM', s_lease, id)
-  if call('LREM', s_active, 1, id) == 0 then return false end
+  call('LREM', s_active, 1, id)
   call('RPUSH', s_pending, id)
-  call('HSET', s_task .. id, 'state', 'pending')
-  if not as_it_was then call('HDEL', s_task .. id, 'quiet', 'first') end
+  call('HSET', s_task .. id, 'state', 'pending', ...)
+  call('HDEL', s_task .. id, 'quiet', 'first')
   pcall('HDEL', s_followups, own_id(s_prefix, id)) -- that of a message that was steered in
-  return true
 end
 
 -- route_of(s, id) returns a task's route, or false. Scripts call it before their first write.
@@ -851,6 +789,20 @@ local function route_of(s_deliveries, s_outbox, s_owed, s_task, id)
   local route = call('HGET', s_task .. id, 'route')
   if route then check_outbox(s_deliveries, s_outbox, s_owed) end
   return route
+end
+
+-- load_msg(s, id) returns the task's msg, false if the task is gone, and its unique lock, or false.
+local function load_msg(s_task, id)
+  local v = call('HMGET', s_task .. id, 'msg', 'unique_key')
+  local t_msg, t_unique_key = v[1], v[2]
+  return t_msg, held_lock(id, t_unique_key)
+end
+
+-- load_short(s, id) is load_msg, with a tombstone in place of a msg that is too long.
+local function load_short(s_longest, s_task, id)
+  local bytes = too_long(s_longest, s_task, id)
+  if bytes then return tombstone(s_task, id, bytes), lock_of(s_task, id) end
+  return load_msg(s_task, id)
 end
 
 -- stopped_batch(s, list, limits) returns the oldest messages of a list, {id, msg, unique,
@@ -888,12 +840,12 @@ local function activate(s_task, id, seen, at)
   end
 end
 
--- take(s, group, now) moves the group from the queue to active. Returns its ids, as JSON, and the
--- record of each for the worker.
-local function take(s_active, s_pending, s_task, group, now)
+-- take(s, group, now, there) moves the group from the queue to active, unless it is there. Returns its ids, as JSON,
+-- and the record of each for the worker.
+local function take(s_active, s_pending, s_task, group, now, there)
   local messages, ids = {}, ''
   for i, t in ipairs(group) do
-    call('RPOPLPUSH', s_pending, s_active)
+    if not there then call('RPOPLPUSH', s_pending, s_active) end
     activate(s_task, t.id, t.seen, string.format('%d', now))
     messages[i] = message_record(now, t.id, t.msg, t.seen, t.redelivered, t.unique_key)
     ids = ids .. (i > 1 and ',' or '') .. quote(t.id)
@@ -925,34 +877,44 @@ end
 local run = fields_2(s_run)
 local v = call('HMGET', s_record, 'session_id', 'fence', 'created_at', 'dropped', 'agent')
 local record_session_id, record_fence, record_created_at, record_dropped, record_agent = v[1], v[2], v[3], v[4], v[5]
-local sid, entries, last_sid = record_session_id, tonumber(run.entries) or 0, run.sid or ''
+local sid, entries = record_session_id, tonumber(run.entries) or 0
+local turn = begun(run) -- it has not ended, and the messages in active are its
 
--- A session keeps its agent: one that has had a turn without a name has DEFAULT_AGENT.
-local bound = record_agent or record_fence and DEFAULT_AGENT or agent
+-- A session keeps its agent: one that has had a turn without a name has DEFAULT_AGENT. A turn keeps the one that
+-- it began with.
+local other = turn and of_turn(run, run.other_agent) or ''
+local bound = other ~= '' and other or record_agent or record_fence and DEFAULT_AGENT or agent
+
+-- A turn is begun once to write its end. If its worker dies again, the next one reads nothing of it.
+local ends, ending = ends_as(run)
 
 -- 1. The present owner keeps the session. A repeated claim returns the same result.
 local owner = call('GET', s_sentinel)
 if owner == s_token and run.token == s_token then
-  if run.other_agent == run.fence then return {'held', call('PTTL', s_sentinel)} end -- chosen since: the turn has another
   local at = tonumber(call('HGET', s_resume, 'marked_at')) or now
-  local carries, began, keeps = carries_on(s_journal, run.ending == run.fence, run.fence)
-  return {'turn', now, tonumber(run.fence), run.sid, entries, notes_record(s_record, record_dropped), message_records(s_longest, s_task, cjson.decode(run.ids), now), run.reset or '', run.resume or '', now - at, bound, carries, began, keeps}
+  local carries, began, keeps = carries_on(s_journal, run.fence)
+  return {'turn', now, tonumber(run.fence), run.sid, entries, notes_record(s_record, record_dropped), message_records(s_longest, s_task, cjson.decode(run.ids), now), of_turn(run, run.reset), of_turn(run, run.resume), now - at, bound, carries, began, keeps, ends}
 end
 if owner then return {'held', call('PTTL', s_sentinel)} end
--- Without a message no agent runs: any worker may end what is left of a turn or a /stop.
-local name = ' ' .. bound .. ' '
-if not string.find(serves, name, 1, true) and call('EXISTS', s_pending, s_active, s_scheduled, s_retry) > 0 then
-  local missing = elsewhere ~= '' and not string.find(elsewhere, name, 1, true)
-  if missing then call('HSET', s_record, 'needs', bound .. ' ' .. string.format('%d', now)) end
-  return {'other', now, bound, missing and 1 or 0}
+
+-- 2. Who may claim it, and when. Any worker may end a turn, also of a paused queue: no agent runs.
+if ends == '' then
+  local name = ' ' .. bound .. ' '
+  if not string.find(serves, name, 1, true) and call('EXISTS', s_pending, s_active, s_scheduled, s_retry) > 0 then
+    local missing = elsewhere ~= '' and not string.find(elsewhere, name, 1, true)
+    if missing then call('HSET', s_record, 'needs', bound .. ' ' .. string.format('%d', now)) end
+    return {'other', now, bound, missing and 1 or 0}
+  end
+  local till = parked_until(run)
+  if till and till > now then return {'wait', till} end
 end
 
--- 2. Most sessions are ordinary: they have none of these keys. In the others, in_active has the
+-- 3. Most sessions are ordinary: they have none of these keys. In the others, in_active has the
 -- newest first, and due are due delayed tasks. A dead sender's /stop is finished first.
-local ordinary = call('EXISTS', s_paused, s_active, s_scheduled, s_retry, s_resume, s_followups, s_journal, s_stopped) == 0
+local ordinary = not turn and call('EXISTS', s_paused, s_active, s_scheduled, s_retry, s_resume, s_followups, s_journal, s_stopped) == 0
 local mark, in_active, due, journal = {reason = '', interruptions = 0, runs = 0}, {}, {}, {}
 if not ordinary then
-  if call('EXISTS', s_paused) == 1 then return {'paused'} end
+  if ends == '' and call('EXISTS', s_paused) == 1 then return {'paused'} end
   if call('EXISTS', s_stopped) == 1 then
     local batch, more = stopped_batch(s_deliveries, s_longest, s_outbox, s_owed, s_task, s_stopped, stop_batch)
     call('ZCARD', s_archived)
@@ -965,86 +927,92 @@ if not ordinary then
   journal = fields_3(s_journal)
 end
 
--- 3. How a dead owner's turn, or a parked one, ends: it is requeued, unless its end was requested, or
--- its message was in too many turns with a worker's death. One that is interrupted begins again, for its new owner to
--- end: that one can read what it has done. An owner that has not confirmed its claim may not know
--- of it, because the reply may be lost: that counts neither as a death nor as an interruption. Nor
--- does the loss of an owner that has reported that it lives: see survive.
-local dead = run.fence and (run.phase == 'starting' or run.phase == 'running')
-local rotated = (run.rotated or '') ~= ''
-local survived = dead and string.match(run.survived or '', '^%d+') == run.fence
-local confirmed = dead and not survived and string.match(run.seq or '', '^(%d+) ') == run.fence
-local begun = dead or parked_until(run) -- the messages in active are those of run's turn
-local request = begun and requested(run, run.fence)
-if begun and request == '' and run.ending == run.fence then request = 'interrupt' end
-if not dead and begun and begun > now then return {'wait', begun} end
-local verdict, crashed, excused = false, false, false
-local final = false -- this death suspends the session or ends a message
-if request == 'stop' then
-  verdict = {status = 'stopped', why = WHY_STOPPED}
-elseif request == 'rollback' then
-  verdict = {status = 'interrupted', why = 'rolled back by a newer message'}
-elseif request == '' and confirmed and run.phase == 'running' then
-  crashed = interrupt(mark, run.fence, 'crash', rotated, now, stuck_limit, journal.progress == run.fence)
-  if crashed and mark.suspended then
-    verdict = {status = 'failed', why = 'given up: its worker died in ' .. (mark.interruptions < stuck_limit and mark.runs or mark.interruptions) .. ' turns in a row'}
-  end
-  final = crashed and (mark.suspended or crash_suspends)
-elseif request == '' and survived and run.phase == 'running' then
-  excused = interrupt(mark, run.fence, LEASE_LOST, rotated, now, false)
-end
-
--- 4. Messages in active go back to the head of the queue. If one has another program's live lease,
--- a stock asynq.Server works on this queue: wait for it.
-local ours, in_turn, back, ending, lost, given_up = {}, {}, {}, {}, {}, false
-if begun then
+-- 4. The turn that goes on, or ends, loses messages that another program has deleted or made too long. Others in
+-- active are of no turn: a stock asynq.Server died with them, or a record was lost. They go back to the head of the queue, unless
+-- such a server has a lease: wait for it.
+local group, gone, waits, strays, lost, place = {}, 0, false, {}, {}, {}
+for _, id in ipairs(in_active) do place[id] = true end
+if turn then
   local ok, ids = try(cjson.decode, run.ids)
-  if ok and type(ids) == 'table' then in_turn = ids end
-  for _, id in ipairs(in_turn) do ours[id] = true end
+  for _, id in ipairs(ok and type(ids) == 'table' and ids or {}) do
+    local t = place[id] and load_task(s_longest, s_task, id)
+    if t and t.msg and not t.too_long then
+      group[#group + 1] = t
+      place[id] = false
+    end
+  end
 end
 for _, id in ipairs(in_active) do
-  local theirs = leased(s_lease, s_task, id, now)
-  if theirs then return {'wait', theirs} end
-  local deaths = confirmed and ours[id] and fields_4(s_task .. id) or {}
-  local died = confirmed and ours[id] and (tonumber(deaths.deaths) or 0) + 1 or 0
-  local ends = ours[id] and verdict
-  -- A turn without a started agent is not interrupted, but its message may still be the one that
-  -- kills workers.
-  if ours[id] and not ends and run.phase == 'starting' and died >= stuck_limit then
-    ends = {status = 'failed', why = 'given up: its worker died ' .. died .. ' times'}
-    given_up = given_up or id == in_turn[1] -- no later turn gets the entries of its earlier one
-    final = true
-  end
-  if call('HEXISTS', s_task .. id, 'msg') == 0 then
-    lost[#lost + 1] = id
-  elseif ends then
-    local msg, unique = load_short(s_longest, s_task, id)
-    ending[#ending + 1] = {id = id, msg = msg, unique = unique, ends = ends, route = route_of(s_deliveries, s_outbox, s_owed, s_task, id)}
-  else
-    back[#back + 1] = {id = id, died = died, fences = deaths.died, again = not dead and ours[id] and 0 or 1} -- a park has counted
+  if place[id] then
+    local theirs = leased(s_lease, s_task, id, now)
+    if theirs then return {'wait', theirs} end
+    local there = call('HEXISTS', s_task .. id, 'msg') == 1
+    strays[#strays + 1] = there and id or nil
+    lost[#lost + 1] = not there and id or nil
   end
 end
--- 5. A step that cannot be taken back waits for one more TTL: the owner may live, and report so
--- when it reaches Redis.
-if final and run.doubted ~= run.fence then
-  if call('SET', s_sentinel, IN_DOUBT, 'NX', 'PX', ttl) then call('HSET', s_run, 'doubted', run.fence) end
-  return {'held', tonumber(ttl)}
+if #strays > 0 or #lost > 0 or turn and #group == 0 then
+  call('LLEN', s_pending)
+  call('DEL', s_lease) -- the first write frees memory; none is live
+  for _, id in ipairs(lost) do call('LREM', s_active, 1, id) end
+  if turn and #group == 0 then
+    call('DEL', s_journal)
+    close_question(s_deliveries, s_outbox, s_prefix, s_task, now)
+    call('HSET', s_run, 'phase', 'idle')
+  end
+  call('HSET', s_run, 'special', '1') -- for what a lost record told of
+  for _, id in ipairs(strays) do
+    requeue_message(s_active, s_followups, s_lease, s_pending, s_prefix, s_task, id)
+    pcall('HINCRBY', s_task .. id, 'redelivered', 1)
+  end
+  return {'again'}
 end
-local ends = request == 'interrupt' and #back > 0 -- the turn begins again, in its transcript, to end
-if journal.origin and not ends and (journal.agent or bound) ~= bound then journal.origin = '' end -- nobody's: it is deleted
 
--- 6. The next turn: a message that comes back, or the head of the queue.
-local first, gone, waits = false, 0, false
-if #back > 0 then
-  first = load_task(s_longest, s_task, back[#back].id)
-  first.redelivered, first.quiet = (tonumber(first.redelivered) or 0) + back[#back].again, false
-else
-  first, gone = head(s_longest, s_pending, s_task, due)
+-- 5. The death of the turn's owner. One that has not confirmed its claim may not know of it, because the reply may
+-- be lost: that counts neither as a death nor as an interruption. Nor does the loss of an owner that has reported
+-- that it lives: see survive. A turn with too many deaths is given up, but one of several messages without a step
+-- is taken apart once: each of them may have one more.
+local dead = turn and run.phase ~= 'parked'
+local survived = dead and string.match(run.survived or '', '^%d+') == run.fence
+local told = turn and string.match(run.seq or '', '^(%d+) ') == run.fence
+local shown = string.match(run.seq or '', '^(%d+) [1-9]') == run.fence -- followers have seen its start
+local crashed, excused, died = false, false, 0
+if dead and ends == '' and run.phase == 'running' and survived then
+  excused = interrupt(mark, run.fence, LEASE_LOST, now, false)
+elseif dead and ends == '' and told and not survived then
+  local progressed = journal.progress == run.fence
+  crashed = run.phase == 'running' and interrupt(mark, run.fence, 'crash', now, stuck_limit, progressed)
+  if run.phase == 'starting' or crashed and not progressed then died = (tonumber(call('HGET', s_task .. group[1].id, 'deaths')) or 0) + 1 end
+  if crashed and mark.suspended then
+    ends = 'given up: its worker died in ' .. (mark.interruptions < stuck_limit and mark.runs or mark.interruptions) .. ' turns in a row'
+  elseif died >= stuck_limit then
+    ends = 'given up: its worker died ' .. died .. ' times'
+  end
+  -- A step that cannot be taken back waits for one more TTL: the owner may live, and report so
+  -- when it reaches Redis.
+  if (ends ~= '' or crashed and crash_suspends) and run.doubted ~= run.fence then
+    if call('SET', s_sentinel, IN_DOUBT, 'NX', 'PX', ttl) then call('HSET', s_run, 'doubted', run.fence) end
+    return {'held', tonumber(ttl)}
+  end
+  if ends ~= '' and #group > 1 and not journal.closed then
+    call('LLEN', s_pending)
+    call('DEL', s_journal)
+    for i = #group, 1, -1 do requeue_message(s_active, s_followups, s_lease, s_pending, s_prefix, s_task, group[i].id, 'deaths', stuck_limit - 1) end
+    if crashed then
+      mark.interruptions, mark.suspended = stuck_limit - 1, false
+      store_interruption(s_resume, s_run, mark)
+    end
+    close_question(s_deliveries, s_outbox, s_prefix, s_task, now)
+    call('HSET', s_run, 'phase', 'idle')
+    return {'again'}
+  end
 end
-local group = {}
-if first and first.too_long then
-  -- A dead owner's turn and due messages come first.
-  if #in_active == 0 and #due == 0 and not begun and gone == 0 then
+
+-- 6. Else the next turn, from the head of the queue.
+local first = group[1]
+if not turn then first, gone = head(s_longest, s_pending, s_task, due) end
+if first and first.too_long and not turn then
+  if #due == 0 and gone == 0 then -- these come first
     local ids, batch = call('LRANGE', s_pending, '-100', -1), {} -- one call archives at most a hundred
     for i = #ids, 1, -1 do
       local bytes = too_long(s_longest, s_task, ids[i])
@@ -1060,119 +1028,99 @@ if first and first.too_long then
   end
   first = false
 end
-if first then
-  group = regroup(s_longest, s_pending, s_task, journal, first, back, gone, ends)
-  if not group then group, waits = gather(s_longest, s_pending, s_task, first, gone, now, turn_limits) end
-  waits = not ends and held_back(first.id, run.hold, now) or waits
-end
-if #in_active == 0 and #due == 0 and not begun and (waits or not first and gone == 0) then
-  waits = waits or next_at(s_pending, s_retry, s_run, s_scheduled, s_task, run.hold, now)
+if first and not turn then group, waits = gather(s_longest, s_pending, s_task, first, gone, now, turn_limits) end
+if #due == 0 and (waits or not first and gone == 0) then
+  waits = waits or next_at(s_pending, s_retry, s_run, s_scheduled, s_task, now)
   if waits then return {'wait', waits} end
   return {'empty'}
 end
-if #in_active > 0 or #due > 0 then -- a key of a wrong type fails before the first write
-  call('ZCARD', s_archived)
-  call('LLEN', s_pending)
-end
-
+if #due > 0 then call('LLEN', s_pending) end -- a key of a wrong type fails before the first write
 check_routes(s_deliveries, s_outbox, s_owed, group)
 
 -- 7. The session is claimed. All writes come after this one.
 if not call('SET', s_sentinel, s_token, 'NX', 'PX', ttl) then return {'held', tonumber(ttl)} end
-
--- 8. The dead owner's turn ends. If its start is not in the stream yet, write it now.
-if dead and string.match(run.seq or '', '^(%d+) [1-9]') ~= run.fence then
-  local named = {}
-  for _, id in ipairs(in_turn) do named[#named + 1] = quote(own_id(s_prefix, id)) end
-  append_event(s_events, s_events_cap, s_large_bytes, s_run, s_short, '{"type":"turn_started","session_id":"' .. last_sid .. '","turn":"' .. s_prefix .. run.fence ..
-    '","fence":' .. run.fence .. ',"messages":[' .. table.concat(named, ',') ..
-    ((journal.began or '0') ~= '0' and journal.began ~= run.fence and '],"continues":"' .. s_prefix .. string.format('%d', (tonumber(journal.began) or 0)) .. '","keeps":' .. string.format('%d', (tonumber(journal.keeps) or 0)) .. '}' or ']}'))
-end
-for _, id in ipairs(lost) do call('LREM', s_active, 1, id) end -- the newest first, as in active
-for i = #ending, 1, -1 do -- the oldest first
-  local id, ends, msg, unique = ending[i].id, ending[i].ends, ending[i].msg, ending[i].unique
-  local outcome = '{"type":"turn_ended","status":"' .. ends.status .. '","session_id":"' .. last_sid .. '","turn":"' .. s_prefix .. run.fence ..
-    '","fence":' .. run.fence .. ',"messages":[' .. quote(own_id(s_prefix, id)) .. '],"error":"' .. ends.why ..
-    (ends.status == 'failed' and '","code":"worker_died"}' or '"}')
-  call('LREM', s_active, 1, id)
-  archive(s_archived, s_task, id, msg, unique, ends.why, outcome, now)
-  call('HSET', s_run, 'unsaid', run.fence .. ' ' .. id)
-  count_archived(s_failed, s_failed_day, s_processed, s_processed_day, 1)
-  pcall('HDEL', s_followups, own_id(s_prefix, id))
-  keep_promises(s_deliveries, s_outbox, s_owed, s_prefix, s_task, {ending[i]}, outcome, now)
-  append_event(s_events, s_events_cap, s_large_bytes, s_run, s_short, outcome)
-end
-for _, b in ipairs(back) do
-  requeue_message(s_active, s_followups, s_lease, s_pending, s_prefix, s_task, b.id)
-  if b.again > 0 then pcall('HINCRBY', s_task .. b.id, 'redelivered', 1) end
-  if b.died > 0 then call('HSET', s_task .. b.id, 'deaths', b.died, 'died', string.sub((b.fences or '') .. run.fence .. ' ', -140)) end
-end
-if #in_active > 0 or dead then call('DEL', s_lease) end
-if verdict or given_up then call('DEL', s_journal) end
-if dead and rotated and not ends then leave_conversation(s_journal, s_resume) end
-if dead or verdict then close_question(s_deliveries, s_outbox, s_prefix, s_task, now) end
-if begun and not dead then call('HSET', s_run, 'hold', '') end -- a message of it may run again
--- A higher count invalidates the agent's state of a rolled back turn, as after an undo.
-if begun and run.rollback == run.fence then entries = entries + 1 end
 count_processed(s_processed, s_processed_day, tonumber(run.done) or 0)
-if crashed or excused then store_interruption(s_resume, s_run, mark) end
-if crashed then call('HSET', s_resume, 'crashes', string.sub((mark.crashes or '') .. (run.fence .. (journal.progress == run.fence and '+' or '')) .. ' ', -140)) end
 forward(s_pending, s_task, due, now) -- delayed tasks join the queue
 if gone > 0 then call('LTRIM', s_pending, 0, -1 - gone) end -- ids without a task
 
--- 9. Nothing can run now: the session is released again.
+-- 8. Nothing can run now: the session is released again.
 if not first or waits then
   call('DEL', s_sentinel)
-  call('HSET', s_run, 'token', '', 'phase', 'idle', 'done', '0', 'entries', string.format('%d', entries))
-  if crashed and crash_suspends and not mark.suspended then call('HSET', s_resume, 'suspended', '1', 'carried', mark.interruptions) end
-  local at = waits or next_at(s_pending, s_retry, s_run, s_scheduled, s_task, run.hold, now)
+  call('HSET', s_run, 'token', '', 'phase', 'idle', 'done', '0')
+  local at = waits or next_at(s_pending, s_retry, s_run, s_scheduled, s_task, now)
   if at and at <= now then return {'again'} end
   if at then return {'wait', at} end
   return {'empty'}
 end
 
--- 10. The transcript. A suspended session begins a new one, under the same queue and lock. If only
+-- 9. A dead owner's run ends. If its start is not in the stream yet, write it now.
+if dead then
+  if not shown then
+    local _, began, keeps = carries_on(s_journal, run.fence)
+    append_event(s_events, s_events_cap, s_large_bytes, s_run, s_short, '{"type":"turn_started","session_id":"' .. (run.sid or '') .. '","turn":"' .. s_prefix .. run.fence ..
+      '","fence":' .. run.fence .. ',"messages":' .. list_of(s_prefix, cjson.decode(run.ids)) ..
+      (began > 0 and began ~= tonumber(run.fence) and ',"continues":"' .. s_prefix .. string.format('%d', began) .. '","keeps":' .. string.format('%d', keeps) .. '}' or '}'))
+  end
+  call('DEL', s_lease)
+  for _, t in ipairs(group) do
+    pcall('HINCRBY', s_task .. t.id, 'redelivered', 1)
+    t.redelivered = (tonumber(t.redelivered) or 0) + 1
+  end
+  if run.phase == 'starting' and died > 0 then
+    call('HSET', s_task .. first.id, 'deaths', died, 'died', string.sub(((call('HGET', s_task .. first.id, 'died')) or '') .. run.fence .. ' ', -140))
+  end
+  close_question(s_deliveries, s_outbox, s_prefix, s_task, now)
+  if crashed or excused then store_interruption(s_resume, s_run, mark) end
+  if crashed then call('HSET', s_resume, 'crashes', string.sub((mark.crashes or '') .. (run.fence .. (journal.progress == run.fence and '+' or '')) .. ' ', -140)) end
+end
+
+-- 10. The transcript: a turn keeps its own. A suspended session begins a new one, under the same queue and lock. If only
 -- a crash suspended it, its interruptions are still counted: its message may be the one that kills
 -- workers.
-local reset, resumed, marked_at, dropped = '', '', mark.marked_at or now, record_dropped
-if ends then
-  sid = last_sid
-elseif mark.suspended or crashed and crash_suspends then
-  sid, reset, dropped = false, 'suspended', ''
+local reset, resumed, marked_at, dropped, rotated = '', '', mark.marked_at or now, record_dropped, (run.rotated or '') ~= '' and run.rotated
+local keeps_log = not ending and (turn or belongs(s_task, journal, first.id))
+if turn then sid = run.sid end
+if ends == '' and (mark.suspended or crashed and crash_suspends) then
+  sid, rotated, reset, dropped, keeps_log = turn and rotated, false, 'suspended', '', keeps_log and journal.closed
   call('DEL', s_resume)
-  forget_work(s_journal)
   call('HDEL', s_record, 'title', 'title_by')
   forget_notes(s_record)
-  local carried = mark.carried or not mark.suspended and mark.interruptions
-  if carried then call('HSET', s_resume, 'interruptions', carried, 'runs', mark.runs) end
-elseif mark.pending and not (dead and rotated) then
-  resumed = mark.reason ~= '' and mark.reason or 'restart_timeout'
+  if not mark.suspended then call('HSET', s_resume, 'interruptions', mark.interruptions, 'runs', mark.runs) end
+elseif ends == '' then
+  if turn and not shown then reset = of_turn(run, run.reset) end
+  if mark.pending then resumed = mark.reason ~= '' and mark.reason or 'restart_timeout' end
 end
 sid = sid or fresh_sid
 if sid ~= run.sid then entries = 0 end
 
--- 11. The turn begins.
-local ids, messages = take(s_active, s_pending, s_task, group, now)
+-- 11. The turn begins, or its next run.
+local ids, messages = take(s_active, s_pending, s_task, group, now, turn)
 if not ordinary then
   for _, t in ipairs(group) do pcall('HDEL', s_followups, own_id(s_prefix, t.id)) end
 end
 local fence = begin(s_record, s_run, s_token, not run.fence, math.max(tonumber(run.fence) or 0, tonumber(record_fence) or 0), sid, ids, entries, record_created_at)
-if bound ~= (record_agent or DEFAULT_AGENT) then call('HSET', s_record, 'agent', bound) end
-if ends then
-  call('HSET', s_run, 'ending', fence)
-  if rotated then call('HSET', s_record, 'session_id', run.rotated) end
-elseif rotated then
+if other ~= '' then
+  call('HSET', s_run, 'other_agent', fence .. ' ' .. other)
+elseif bound ~= (record_agent or DEFAULT_AGENT) then
+  call('HSET', s_record, 'agent', bound)
+end
+if ends ~= '' then call('HSET', s_run, 'ending', fence .. ' ' .. ends) end
+if turn and rotated then
+  call('HSET', s_record, 'session_id', rotated)
+elseif (run.rotated or '') ~= '' then
   call('HSET', s_run, 'rotated', '')
 end
-if belongs(s_task, journal, first.id) and call('EXISTS', s_journal) == 1 then
+if turn and run.steer == run.fence then call('HSET', s_run, 'steer', fence) end
+if journal.fence and keeps_log then
   call('HSET', s_journal, 'fence', fence)
-elseif journal.origin then
+elseif journal.fence then
   call('UNLINK', s_journal)
 end
 local routed = promise_all(s_deliveries, s_owed, s_prefix, s_task, group)
-if not ordinary or crashed or excused or routed or (run.special or '') ~= '' then
+if not ordinary or routed or (run.special or '') ~= '' then
   call('HSET', s_run, 'special', (routed or call('EXISTS', s_resume, s_journal) > 0) and '1' or '')
 end
-if (run.reset or '') ~= reset or (run.resume or '') ~= resumed then call('HSET', s_run, 'reset', reset, 'resume', resumed) end
-local carries, began, keeps = carries_on(s_journal, ends, fence)
-return {'turn', now, fence, sid, entries, notes_record(s_record, dropped), messages, reset, resumed, now - marked_at, bound, carries, began, keeps}
+if reset ~= '' then call('HSET', s_run, 'reset', fence .. ' ' .. reset) end
+if resumed ~= '' then call('HSET', s_run, 'resume', fence .. ' ' .. resumed) end
+local carries, began, keeps = carries_on(s_journal, fence)
+return {'turn', now, fence, sid, entries, notes_record(s_record, dropped), messages, reset, resumed, now - marked_at, bound, carries, began, keeps, ends}

@@ -25,12 +25,12 @@
 --   fresh_sid        a fresh transcript id
 --   agent            for a session that has none yet, by its key
 -- RETURNS
---   'turn' now:int fence:int sid entries:int dropped messages:message reset resume mark_age:ms agent carries began:int keeps:int
+--   'turn' now:int fence:int sid entries:int dropped messages:message reset resume mark_age:ms agent carries began:int keeps:int ends
 --     entries: written so far; dropped: 'omitted omitted_told ids' or ''; resume: the reason of
 --     the resume mark; mark_age: its age, ms; carries: what the turn's journal has, 'steps' or
---     'entries', or 'interrupt' if the turn was claimed only to be interrupted: no agent runs; began: the fence of the
---     first run that this one goes on from, 0: none; keeps: how many items of its output stand. The fast path
---     leaves out the last seven: its turn's agent is the argument
+--     'entries'; began: the fence of the first run that this one goes on from, 0: none; keeps: how many items of its
+--     output stand; ends: 'stop', 'interrupt' or 'rollback' if the turn was claimed only to be ended like that, or why it
+--     is given up: no agent runs. The fast path leaves out the last eight: its turn's agent is the argument
 --   'other' now:int agent missing:int   this worker does not run the session's agent. missing: 1 if
 --     no living worker runs it. Then the session's record says so; else nothing is written
 --   'held' left:int          ms
@@ -39,13 +39,13 @@
 --   'empty'
 --   'again'              claim again: this call has archived a batch of the messages that a /stop
 --     found waiting, or of messages at the head of the queue that are too long to be read, or it
---     has removed ids without a task from the queue
+--     has removed ids without a task from the queue or from active, or has moved messages from active to the queue
 --   'special'            the fast path has done nothing
 --   message: id msg age:ms redelivered:int unique:flag
 --     age: ms; the last two may be left out: 0
 --
 -- A repetition under the same token returns the same result. The full path begins with SET, unless
--- it archives a batch: in a full Redis no new turn starts.
+-- it returns 'again': in a full Redis no new turn starts.
 
 local call, pcall, try = redis.pcall, redis.pcall, pcall
 local KEYS, ARGV = KEYS, ARGV
@@ -80,18 +80,18 @@ local function now_ms()
   return time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
--- take_ordinary(s, hold) moves the head of the queue to active if it is an ordinary message: it
+-- take_ordinary(s) moves the head of the queue to active if it is an ordinary message: it
 -- waits for nothing, has no route and can be read. Returns its id, msg, seen, redelivered and
 -- unique_key. If not, it moves the head back, and returns false and the head: an id, or false if
--- the queue is empty. hold is the run record's.
-local function take_ordinary(s_active, s_longest, s_pending, s_task, hold)
+-- the queue is empty.
+local function take_ordinary(s_active, s_longest, s_pending, s_task)
   local id = call('RPOPLPUSH', s_pending, s_active)
   if type(id) ~= 'string' then return false, id end
   local bytes = call('HSTRLEN', s_task .. id, 'msg')
   if type(bytes) == 'number' and bytes <= s_longest then
     local v = call('HMGET', s_task .. id, 'msg', 'seen', 'redelivered', 'quiet', 'unique_key', 'route')
     local t_msg, t_seen, t_redelivered, t_quiet, t_unique_key, t_route = v[1], v[2], v[3], v[4], v[5], v[6]
-    if t_msg and not t_quiet and not t_route and not (hold and string.find(hold, id, 1, true)) and string.find(id, '^[%w%-._:@+=~]*$') then
+    if t_msg and not t_quiet and not t_route and string.find(id, '^[%w%-._:@+=~]*$') then
       return id, t_msg, t_seen, t_redelivered, t_unique_key
     end
   end
@@ -128,12 +128,12 @@ while KEYS[k + 1] do
   repeat
     local s_sentinel, s_run, s_followups, s_resume, s_journal, s_paused, s_scheduled, s_active, s_record, s_pending = unpack(KEYS, k + 1, k + 10)
     local s_task, s_token, fresh_sid, agent = unpack(ARGV, a + 1, a + 4)
-    local v = call('HMGET', s_run, 'phase', 'fence', 'sid', 'entries', 'hold', 'done', 'rotated', 'reset', 'resume', 'special')
-    local run_phase, run_fence, run_sid, run_entries, run_hold, run_done, run_rotated, run_reset, run_resume, run_special = v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9], v[10]
+    local v = call('HMGET', s_run, 'phase', 'fence', 'sid', 'entries', 'done', 'rotated', 'special')
+    local run_phase, run_fence, run_sid, run_entries, run_done, run_rotated, run_special = v[1], v[2], v[3], v[4], v[5], v[6], v[7]
     local v = call('HMGET', s_record, 'session_id', 'fence', 'created_at', 'dropped', 'agent')
     local record_session_id, record_fence, record_created_at, record_dropped, record_agent = v[1], v[2], v[3], v[4], v[5]
     if (record_agent or DEFAULT_AGENT) ~= agent or run_fence == nil or record_fence == nil or (run_phase or 'idle') ~= 'idle' or (run_done or '0') ~= '0' or (run_rotated or '') ~= ''
-      or (run_reset or '') ~= '' or (run_resume or '') ~= '' or (run_special or '') ~= '' or (record_dropped or '') ~= '' then
+      or (run_special or '') ~= '' or (record_dropped or '') ~= '' then
       result = false break
     end
     -- A session that never had an owner has none of the keys that only owners write.
@@ -143,7 +143,7 @@ while KEYS[k + 1] do
     end
     local set = call('SET', s_sentinel, s_token, 'NX', 'PX', ttl)
     if not set or set.err then result = false break end
-    local id, msg, seen, redelivered, unique_key = take_ordinary(s_active, s_longest, s_pending, s_task, run_hold)
+    local id, msg, seen, redelivered, unique_key = take_ordinary(s_active, s_longest, s_pending, s_task)
     if not id then
       call('DEL', s_sentinel)
       result = false break

@@ -29,8 +29,8 @@ local call, pcall, try = redis.call, redis.pcall, pcall
 local KEYS, ARGV = KEYS, ARGV
 local s_sentinel, s_run, s_journal, s_outbox, s_deliveries, s_audit, s_task, s_prefix, s_by = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], ARGV[1], ARGV[2], ARGV[9]
 local function fields_1(key)
-  local v = call('HMGET', key, 'token', 'worker', 'fence', 'question', 'answered', 'questions', 'phase', 'hold', 'stop', 'rollback', 'interrupt')
-  return {token = v[1], worker = v[2], fence = v[3], question = v[4], answered = v[5], questions = v[6], phase = v[7], hold = v[8], stop = v[9], rollback = v[10], interrupt = v[11]}
+  local v = call('HMGET', key, 'token', 'worker', 'fence', 'question', 'answered', 'questions', 'phase', 'stop', 'rollback', 'interrupt')
+  return {token = v[1], worker = v[2], fence = v[3], question = v[4], answered = v[5], questions = v[6], phase = v[7], stop = v[8], rollback = v[9], interrupt = v[10]}
 end
 local function fields_2(key)
   local v = call('HMGET', key, 'fence', 'waits')
@@ -199,7 +199,7 @@ if decision == 'value' then
     audit(s_audit, s_by, decision, s_prefix .. run.fence .. '.' .. nth, now_ms())
   end
   if open and parked then
-    call('HSET', s_run, 'hold', (string.gsub(run.hold or '', '^%d+', '0', 1)))
+    call('HSET', s_run, 'hold', '0')
   elseif open and (run.token or '') ~= '' then
     call('PUBLISH', 'turnstile:signal:' .. run.worker, '{"kind":"answer","token":"' .. run.token .. '","fence":' .. fence ..
       ',"question":' .. n .. ',"answer":"value"}')
@@ -234,7 +234,7 @@ else
   audit(s_audit, s_by, decision, s_prefix .. fence .. '.' .. n, now_ms())
 end
 if parked then
-  call('HSET', s_run, 'hold', (string.gsub(run.hold or '', '^%d+', '0', 1)))
+  call('HSET', s_run, 'hold', '0')
   return {'ok', tonumber(n), question, fence, 1}
 end
 call('PUBLISH', 'turnstile:signal:' .. run.worker, '{"kind":"answer","token":"' .. run.token .. '","fence":' .. fence ..

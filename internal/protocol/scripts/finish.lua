@@ -77,8 +77,8 @@ local function fields_4(key)
   return {omitted = v[1], omitted_told = v[2]}
 end
 local function fields_5(key)
-  local v = call('HMGET', key, 'token', 'fence', 'entries', 'done', 'hold', 'rotated', 'stopping', 'stop', 'last', 'other_agent')
-  return {token = v[1], fence = v[2], entries = v[3], done = v[4], hold = v[5], rotated = v[6], stopping = v[7], stop = v[8], last = v[9], other_agent = v[10]}
+  local v = call('HMGET', key, 'token', 'fence', 'entries', 'done', 'rotated', 'stopping', 'stop', 'last', 'other_agent')
+  return {token = v[1], fence = v[2], entries = v[3], done = v[4], rotated = v[5], stopping = v[6], stop = v[7], last = v[8], other_agent = v[9]}
 end
 local function fields_6(key)
   local v = call('HMGET', key, 'ids', 'sid')
@@ -580,16 +580,6 @@ local function head(s_longest, s_pending, s_task, due)
   return false, gone
 end
 
--- held_back(id, hold, now) returns until when (ms) the head of the queue has to wait after a
--- failure, or false. hold is the run record's "ms id".
-local function held_back(id, hold, now)
-  if not hold or hold == '' then return false end
-  local at, who = string.match(hold, '^(%d+) (.*)$')
-  at = tonumber(at)
-  if who == id and at > now then return at end
-  return false
-end
-
 -- held_lock(id, unique) returns the task's unique key if the task still holds that lock, or false.
 local function held_lock(id, unique)
   return unique and unique ~= '' and call('GET', unique) == id and unique
@@ -622,15 +612,14 @@ local function message_records(s_longest, s_task, ids, now)
   return list
 end
 
--- next_at(s, hold, now) returns when a message can be taken: now or earlier, a later ms, or false
--- for never. For messages that are collected the time may be too early: the claim finds the end of
+-- next_at(s, now) returns when a message can be taken: now or earlier, a later ms, or false for
+-- never. For messages that are collected the time may be too early: the claim finds the end of
 -- their quiet window.
-local function next_at(s_pending, s_retry, s_run, s_scheduled, s_task, hold, now)
+local function next_at(s_pending, s_retry, s_run, s_scheduled, s_task, now)
   local id = call('LINDEX', s_pending, '-1')
   if id then
-    local at, quiet = held_back(id, hold, now), pcall('HGET', s_task .. id, 'quiet')
-    if at or type(quiet) ~= 'string' then return at or now end
-    return tonumber(string.match(quiet, '^%d+')) or now
+    local quiet = pcall('HGET', s_task .. id, 'quiet')
+    return type(quiet) == 'string' and tonumber(string.match(quiet, '^%d+')) or now
   end
   if call('HGET', s_run, 'stopping') == '1' then return now end -- for the claim to archive
   if call('EXISTS', s_scheduled, s_retry) == 0 then return false end
@@ -654,6 +643,13 @@ end
 local function now_ms()
   local time = redis.call('TIME')
   return time[1] * 1000 + math.floor(time[2] / 1000)
+end
+
+-- of_turn(run, value) returns what stands after the fence in the value of one of run's fields, or '' if it is another
+-- turn's.
+local function of_turn(run, value)
+  local of, what = string.match(value or '', '^(%d+) (.*)$')
+  return of == run.fence and what or ''
 end
 
 -- owned(s, run) returns whether the turn still belongs to this token and fence. If not, nothing may
@@ -821,12 +817,12 @@ local function activate(s_task, id, seen, at)
   end
 end
 
--- take(s, group, now) moves the group from the queue to active. Returns its ids, as JSON, and the
--- record of each for the worker.
-local function take(s_active, s_pending, s_task, group, now)
+-- take(s, group, now, there) moves the group from the queue to active, unless it is there. Returns its ids, as JSON,
+-- and the record of each for the worker.
+local function take(s_active, s_pending, s_task, group, now, there)
   local messages, ids = {}, ''
   for i, t in ipairs(group) do
-    call('RPOPLPUSH', s_pending, s_active)
+    if not there then call('RPOPLPUSH', s_pending, s_active) end
     activate(s_task, t.id, t.seen, string.format('%d', now))
     messages[i] = message_record(now, t.id, t.msg, t.seen, t.redelivered, t.unique_key)
     ids = ids .. (i > 1 and ',' or '') .. quote(t.id)
@@ -861,7 +857,7 @@ local run = fields_5(s_run)
 -- 1. Only the owner ends its turn. A repeated call returns the same result.
 if not owned(s_fence, s_sentinel, s_token, run) then
   local before = earlier_result(s_fence, s_token, run)
-  if before == 'released' then return {'released', next_at(s_pending, s_retry, s_run, s_scheduled, s_task, run.hold, now) or 0, now} end
+  if before == 'released' then return {'released', next_at(s_pending, s_retry, s_run, s_scheduled, s_task, now) or 0, now} end
   if before == 'next' and run.token == s_token and (redis.call('GET', s_sentinel) == s_token) then
     local t = fields_6(s_run)
     return {'next', now, tonumber(run.fence), t.sid, tonumber(run.entries) or 0, notes_record(s_record, call('HGET', s_record, 'dropped')), message_records(s_longest, s_task, cjson.decode(t.ids), now)}
@@ -891,7 +887,7 @@ if not ordinary then
 end
 
 -- 4. Steered messages that the agent has not taken, and the next turn.
-release = release or run.other_agent == run.fence -- the next claim takes another agent
+release = release or of_turn(run, run.other_agent) ~= '' -- the next claim takes another agent
 local first, gone, group = false, 0, {}
 local back = false -- see places
 local stopped_too = {} -- the /stop came too late for the turn, but these have not begun
@@ -908,7 +904,7 @@ if #untaken > 0 then
   if back.head and not release and not paused then
     first = load_task(s_longest, s_task, back.head)
     -- The next claim gathers collected messages, when all are back.
-    if not first.msg or first.quiet or first.too_long or held_back(first.id, run.hold, now) then first = false end
+    if not first.msg or first.quiet or first.too_long then first = false end
     group[1] = first
   end
 elseif release or paused then
@@ -919,7 +915,7 @@ else
   if first then
     local waits
     group, waits = gather(s_longest, s_pending, s_task, first, gone, now, turn_limits)
-    if waits or held_back(first.id, run.hold, now) then first = false end
+    if waits then first = false end
   end
 end
 local remaining, omitted_told = false, 0 -- the notes that stay for later turns
@@ -990,7 +986,7 @@ if not ordinary then
   if well then
     call('DEL', s_resume)
   elseif rotated then -- the mark is the old transcript's
-    call('HDEL', s_resume, 'pending', 'reason', 'marked_at')
+    call('HDEL', s_resume, 'pending', 'reason', 'marked_at', 'suspended')
   end
   if remaining then
     dropped = remaining
@@ -1026,7 +1022,7 @@ if not first then
   call('DEL', s_sentinel)
   if not ordinary and call('EXISTS', s_pending) == 0 then call('UNLINK', s_followups) end
   set_idle(s_run, warm, 'last', s_token .. ' ' .. s_fence .. ' released', 'sid', sid, 'entries', string.format('%d', total), 'ended_at', string.format('%d', now))
-  return {'released', next_at(s_pending, s_retry, s_run, s_scheduled, s_task, run.hold, now) or 0, now}
+  return {'released', next_at(s_pending, s_retry, s_run, s_scheduled, s_task, now) or 0, now}
 end
 
 local fence = string.format('%d', (math.max((tonumber(s_fence or 0) or 0) + 1, now)))

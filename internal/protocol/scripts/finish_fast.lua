@@ -146,18 +146,18 @@ local function set_idle(s_run, warm, ...)
   end
 end
 
--- take_ordinary(s, hold) moves the head of the queue to active if it is an ordinary message: it
+-- take_ordinary(s) moves the head of the queue to active if it is an ordinary message: it
 -- waits for nothing, has no route and can be read. Returns its id, msg, seen, redelivered and
 -- unique_key. If not, it moves the head back, and returns false and the head: an id, or false if
--- the queue is empty. hold is the run record's.
-local function take_ordinary(s_active, s_longest, s_pending, s_task, hold)
+-- the queue is empty.
+local function take_ordinary(s_active, s_longest, s_pending, s_task)
   local id = call('RPOPLPUSH', s_pending, s_active)
   if type(id) ~= 'string' then return false, id end
   local bytes = call('HSTRLEN', s_task .. id, 'msg')
   if type(bytes) == 'number' and bytes <= s_longest then
     local v = call('HMGET', s_task .. id, 'msg', 'seen', 'redelivered', 'quiet', 'unique_key', 'route')
     local t_msg, t_seen, t_redelivered, t_quiet, t_unique_key, t_route = v[1], v[2], v[3], v[4], v[5], v[6]
-    if t_msg and not t_quiet and not t_route and not (hold and string.find(hold, id, 1, true)) and string.find(id, '^[%w%-._:@+=~]*$') then
+    if t_msg and not t_quiet and not t_route and string.find(id, '^[%w%-._:@+=~]*$') then
       return id, t_msg, t_seen, t_redelivered, t_unique_key
     end
   end
@@ -185,8 +185,8 @@ while KEYS[k + 1] do
     local s_sentinel, s_run, s_followups, s_paused, s_scheduled, s_retry, s_events, s_transcript, s_pending, s_active, s_completed, s_processed, s_processed_day = unpack(KEYS, k + 1, k + 13)
     local s_task, s_token, s_fence, outcome, start, bounds, id, msg, following_fence, now, score, total, done = unpack(ARGV, a + 1, a + 13)
     local entries_first, entries_last = a + 15, a + 14 + ARGV[a + 14]
-    local v = call('HMGET', s_run, 'fence', 'special', 'rotated', 'hold')
-    local run_fence, run_special, run_rotated, run_hold = v[1], v[2], v[3], v[4]
+    local v = call('HMGET', s_run, 'fence', 'special', 'rotated')
+    local run_fence, run_special, run_rotated = v[1], v[2], v[3]
     if call('GET', s_sentinel) ~= s_token then result = false break end
     if run_fence ~= s_fence then
       if run_fence ~= following_fence then result = false break end
@@ -203,7 +203,7 @@ while KEYS[k + 1] do
     local added, len, ordinary = false, 0, true
     local next_id, next_msg, seen, redelivered, unique_key = false, false, false, false, false
     if following_fence ~= '' then
-      next_id, next_msg, seen, redelivered, unique_key = take_ordinary(s_active, s_longest, s_pending, s_task, run_hold)
+      next_id, next_msg, seen, redelivered, unique_key = take_ordinary(s_active, s_longest, s_pending, s_task)
       if next_msg and not next_id then ordinary = false end
     end
     if ordinary then

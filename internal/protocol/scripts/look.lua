@@ -15,38 +15,18 @@ local call, pcall, try = redis.call, redis.pcall, pcall
 local KEYS, ARGV = KEYS, ARGV
 local s_sentinel, s_run, s_record, s_resume, s_journal, s_pending, s_active, s_lease, s_paused, s_scheduled, s_retry, s_completed, s_archived, s_stopped, s_task = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14], ARGV[1]
 local function fields_1(key)
-  local v = call('HMGET', key, 'phase', 'fence', 'hold', 'stop', 'rollback', 'interrupt')
-  return {phase = v[1], fence = v[2], hold = v[3], stop = v[4], rollback = v[5], interrupt = v[6]}
+  local v = call('HMGET', key, 'phase', 'fence', 'hold', 'ids', 'stop', 'rollback', 'interrupt', 'ending')
+  return {phase = v[1], fence = v[2], hold = v[3], ids = v[4], stop = v[5], rollback = v[6], interrupt = v[7], ending = v[8]}
 end
 
--- held_back(id, hold, now) returns until when (ms) the head of the queue has to wait after a
--- failure, or false. hold is the run record's "ms id".
-local function held_back(id, hold, now)
-  if not hold or hold == '' then return false end
-  local at, who = string.match(hold, '^(%d+) (.*)$')
-  at = tonumber(at)
-  if who == id and at > now then return at end
-  return false
-end
+-- begun(run) returns whether a turn has begun and not ended. Without a sentinel it is parked, or its owner died.
+local function begun(run) return run.fence and (run.phase == 'starting' or run.phase == 'running' or run.phase == 'parked') end
 
--- next_at(s, hold, now) returns when a message can be taken: now or earlier, a later ms, or false
--- for never. For messages that are collected the time may be too early: the claim finds the end of
--- their quiet window.
-local function next_at(s_pending, s_retry, s_run, s_scheduled, s_task, hold, now)
-  local id = call('LINDEX', s_pending, '-1')
-  if id then
-    local at, quiet = held_back(id, hold, now), pcall('HGET', s_task .. id, 'quiet')
-    if at or type(quiet) ~= 'string' then return at or now end
-    return tonumber(string.match(quiet, '^%d+')) or now
-  end
-  if call('HGET', s_run, 'stopping') == '1' then return now end -- for the claim to archive
-  if call('EXISTS', s_scheduled, s_retry) == 0 then return false end
-  local at = false
-  for _, zset in ipairs({s_scheduled, s_retry}) do
-    local z = call('ZRANGE', zset, 0, 0, 'WITHSCORES')
-    if z[2] and (not at or tonumber(z[2]) * 1000 < at) then at = tonumber(z[2]) * 1000 end
-  end
-  return at
+-- of_turn(run, value) returns what stands after the fence in the value of one of run's fields, or '' if it is another
+-- turn's.
+local function of_turn(run, value)
+  local of, what = string.match(value or '', '^(%d+) (.*)$')
+  return of == run.fence and what or ''
 end
 
 -- requested(run, fence) returns 'stop', 'rollback' or 'interrupt' if that end of the turn was
@@ -58,20 +38,12 @@ local function requested(run, fence)
   return ''
 end
 
--- parked_until(run) returns until when (ms) a parked turn waits, 0 if its end was requested, or false if
--- none is parked. A turn with steps is parked, without an owner, after a failure or a drain: its messages
--- stay in active, its journal says what it has done, and hold is until when.
-local function parked_until(run)
-  if run.phase ~= 'parked' then return false end
-  if requested(run, run.fence) ~= '' then return 0 end
-  return tonumber(string.match(run.hold or '', '^%d+') or 0)
-end
-
--- claimable_at(s, run, now) returns when a turn can be taken, as next_at, or a parked one.
-local function claimable_at(s_pending, s_retry, s_run, s_scheduled, s_task, run, now)
-  local till = parked_until(run)
-  if till then return math.max(till, now) end
-  return next_at(s_pending, s_retry, s_run, s_scheduled, s_task, run.hold, now)
+-- ends_as(run) returns how the turn that has not ended is to end, or '', and whether it was begun only for that.
+local function ends_as(run)
+  if not begun(run) then return '', false end
+  local how = of_turn(run, run.ending)
+  if how ~= '' then return how, true end
+  return requested(run, run.fence), false
 end
 
 -- leased(s, id, now) returns until when (ms) a stock asynq.Server works on an active task, or
@@ -85,10 +57,43 @@ local function leased(s_lease, s_task, id, now)
   return math.min(score, now + 1000)
 end
 
+-- next_at(s, now) returns when a message can be taken: now or earlier, a later ms, or false for
+-- never. For messages that are collected the time may be too early: the claim finds the end of
+-- their quiet window.
+local function next_at(s_pending, s_retry, s_run, s_scheduled, s_task, now)
+  local id = call('LINDEX', s_pending, '-1')
+  if id then
+    local quiet = pcall('HGET', s_task .. id, 'quiet')
+    return type(quiet) == 'string' and tonumber(string.match(quiet, '^%d+')) or now
+  end
+  if call('HGET', s_run, 'stopping') == '1' then return now end -- for the claim to archive
+  if call('EXISTS', s_scheduled, s_retry) == 0 then return false end
+  local at = false
+  for _, zset in ipairs({s_scheduled, s_retry}) do
+    local z = call('ZRANGE', zset, 0, 0, 'WITHSCORES')
+    if z[2] and (not at or tonumber(z[2]) * 1000 < at) then at = tonumber(z[2]) * 1000 end
+  end
+  return at
+end
+
 -- Redis' clock in milliseconds. No script reads another clock.
 local function now_ms()
   local time = redis.call('TIME')
   return time[1] * 1000 + math.floor(time[2] / 1000)
+end
+
+-- parked_until(run) returns until when (ms) a parked turn waits, 0 if its end was requested, or false if
+-- none is parked. A parked turn has no owner: its messages stay in active.
+local function parked_until(run)
+  if run.phase ~= 'parked' then return false end
+  if requested(run, run.fence) ~= '' then return 0 end
+  return tonumber(run.hold) or 0
+end
+
+-- quote(text) returns a JSON string.
+local function quote(text)
+  if string.find(text, '^[%w%-._:@+=~]*$') then return '"' .. text .. '"' end
+  return cjson.encode(text)
 end
 
 
@@ -104,16 +109,17 @@ local now = now_ms()
 if call('EXISTS', s_sentinel, s_pending, s_active, s_scheduled, s_retry, s_stopped) == 0 then return {now, 'empty', 0} end
 local left = call('PTTL', s_sentinel)
 if left >= 0 then return {now, 'held', left} end
-if call('EXISTS', s_paused) == 1 then return {now, 'paused', 0} end
 local run = fields_1(s_run)
-if call('EXISTS', s_active) == 1 then
-  for _, id in ipairs(call('LRANGE', s_active, 0, -1)) do
-    local theirs = leased(s_lease, s_task, id, now)
-    if theirs then return {now, 'wait', theirs} end
-  end
-  if run.phase ~= 'parked' then return ready(1) end
+local turn = begun(run)
+if ends_as(run) ~= '' then return ready(run.phase ~= 'parked' and 1 or 0) end -- also of a paused queue
+if call('EXISTS', s_paused) == 1 then return {now, 'paused', 0} end
+for _, id in ipairs(call('LRANGE', s_active, 0, -1)) do
+  local theirs = not (turn and string.find(run.ids or '', quote(id), 1, true)) and leased(s_lease, s_task, id, now)
+  if theirs then return {now, 'wait', theirs} end
 end
-local at = claimable_at(s_pending, s_retry, s_run, s_scheduled, s_task, run, now)
+local at = parked_until(run)
+if not at and call('EXISTS', s_active) == 1 then return ready(1) end
+at = at and math.max(at, now) or next_at(s_pending, s_retry, s_run, s_scheduled, s_task, now)
 if not at and call('EXISTS', s_stopped) == 1 then at = now end -- even if run's stopping was lost
 if not at then return {now, 'empty', 0} end
 if at > now then return {now, 'wait', at} end

@@ -2,7 +2,7 @@
 --
 -- mark: prepares the interruption of a turn, because its worker's drain timeout is over. A running
 -- turn gets its resume mark before it is interrupted. A turn without an agent is kept from starting
--- one, and needs no mark. If the turn's end was requested, it is not requeued, and needs no mark
+-- one, and needs no mark. If the turn's end was requested, it is not parked, and needs no mark
 -- either.
 --
 -- KEYS sentinel run resume journal
@@ -25,22 +25,22 @@ local call, pcall, try = redis.call, redis.pcall, pcall
 local KEYS, ARGV = KEYS, ARGV
 local s_sentinel, s_run, s_resume, s_journal, s_token, s_fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4], ARGV[1], ARGV[2]
 local function fields_1(key)
-  local v = call('HMGET', key, 'token', 'fence', 'phase', 'rotated', 'stop', 'rollback', 'interrupt')
-  return {token = v[1], fence = v[2], phase = v[3], rotated = v[4], stop = v[5], rollback = v[6], interrupt = v[7]}
+  local v = call('HMGET', key, 'token', 'fence', 'phase', 'stop', 'rollback', 'interrupt')
+  return {token = v[1], fence = v[2], phase = v[3], stop = v[4], rollback = v[5], interrupt = v[6]}
 end
 
 -- RUNS_MOST times stuck_limit interruptions suspend a session, whatever its runs have done. Of a deploy's drains only the
 -- first is one of them.
 local RUNS_MOST = 10
 
--- interrupt(mark, fence, reason, rotated, now, stuck_limit, progressed, started) marks the interruption of the turn
+-- interrupt(mark, fence, reason, now, stuck_limit, progressed, started) marks the interruption of the turn
 -- with this fence, and counts it: stuck_limit counted ones in a row suspend the session; false: the lease was lost,
 -- which is never counted. Returns whether the mark has changed. A turn is counted once, and a suspended session keeps
--- its record. After a rotation nothing is counted, because the next turn has another transcript. A run that has
+-- its record. A run that has
 -- progressed is not counted, nor is a drain by a worker that started, at this ms, before the last drain that was: a
 -- deploy hands a turn on to such workers, a restart loop to newer ones. A death has no such time.
-local function interrupt(mark, fence, reason, rotated, now, stuck_limit, progressed, started)
-  if mark.suspended or mark.fence == fence or rotated then return false end
+local function interrupt(mark, fence, reason, now, stuck_limit, progressed, started)
+  if mark.suspended or mark.fence == fence then return false end
   mark.pending, mark.reason, mark.marked_at, mark.fence = true, reason, now, fence
   if not stuck_limit then return true end
   local drained_at = mark.drained_at
@@ -54,10 +54,10 @@ end
 
 -- load_mark(s) returns the session's resume record.
 local function load_mark(s_resume)
-  local v = call('HMGET', s_resume, 'pending', 'reason', 'marked_at', 'interruptions', 'fence', 'suspended', 'carried', 'crashes', 'runs', 'drained_at')
-  local m_pending, m_reason, m_marked_at, m_interruptions, m_fence, m_suspended, m_carried, m_crashes, m_runs, m_drained_at = v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9], v[10]
+  local v = call('HMGET', s_resume, 'pending', 'reason', 'marked_at', 'interruptions', 'fence', 'suspended', 'crashes', 'runs', 'drained_at')
+  local m_pending, m_reason, m_marked_at, m_interruptions, m_fence, m_suspended, m_crashes, m_runs, m_drained_at = v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9]
   return {pending = m_pending == '1', reason = m_reason or '', marked_at = tonumber(m_marked_at), interruptions = tonumber(m_interruptions) or 0,
-    fence = m_fence, suspended = m_suspended == '1', carried = m_carried, crashes = m_crashes,
+    fence = m_fence, suspended = m_suspended == '1', crashes = m_crashes,
     runs = tonumber(m_runs) or 0, drained_at = tonumber(m_drained_at)}
 end
 
@@ -105,5 +105,5 @@ end
 if mark.suspended and mark.fence ~= s_fence then return {'suspended'} end
 -- Else it is a repetition.
 progressed = progressed or call('HGET', s_journal, 'progress') == s_fence
-if interrupt(mark, s_fence, reason, (run.rotated or '') ~= '', now, stuck_limit, progressed, now - age) then store_interruption(s_resume, s_run, mark) end
+if interrupt(mark, s_fence, reason, now, stuck_limit, progressed, now - age) then store_interruption(s_resume, s_run, mark) end
 return {'marked'}

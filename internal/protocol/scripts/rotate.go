@@ -16,7 +16,7 @@ var Rotate = newMove[RotateArgs]("rotate", rotateLua, readRotate)
 
 // RotateKeys are the KEYS of Rotate.
 func RotateKeys(k Keys) []string {
-	return []string{k.Sentinel(), k.Run(), k.Record(), k.Resume(), k.Journal(), k.Audit()}
+	return []string{k.Sentinel(), k.Run(), k.Record(), k.Resume(), k.Audit()}
 }
 
 // RotateArgs are the arguments of Rotate.

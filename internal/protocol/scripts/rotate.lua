@@ -1,11 +1,11 @@
 -- Code generated from ../lua/rotate.lua by go generate; DO NOT EDIT.
 --
 -- rotate: begins another transcript with the next message, under the same key, queue and lock. A
--- running turn ends in the old one, and so does one that waits, parked, for a decision. Of another
--- interrupted turn only its steps stay. The interruptions' number in a row stays: a waiting message may
+-- turn that has begun ends in the old one. Without an owner it ends at once, if it waits for a decision
+-- or if the agent changes. The interruptions' number in a row stays: a waiting message may
 -- be the one that kills workers.
 --
--- KEYS sentinel run record resume journal audit
+-- KEYS sentinel run record resume audit
 -- ARGS
 --   s.by                who does it, '' if unknown: see audit
 --   fresh_sid           the new transcript id
@@ -19,11 +19,14 @@
 
 local call, pcall, try = redis.call, redis.pcall, pcall
 local KEYS, ARGV = KEYS, ARGV
-local s_sentinel, s_run, s_record, s_resume, s_journal, s_audit, s_by = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], ARGV[1]
+local s_sentinel, s_run, s_record, s_resume, s_audit, s_by = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], ARGV[1]
 local function fields_1(key)
-  local v = call('HMGET', key, 'phase', 'fence', 'question', 'answered', 'hold', 'stop', 'rollback', 'interrupt')
-  return {phase = v[1], fence = v[2], question = v[3], answered = v[4], hold = v[5], stop = v[6], rollback = v[7], interrupt = v[8]}
+  local v = call('HMGET', key, 'phase', 'fence', 'question', 'answered', 'other_agent', 'stop', 'rollback', 'interrupt')
+  return {phase = v[1], fence = v[2], question = v[3], answered = v[4], other_agent = v[5], stop = v[6], rollback = v[7], interrupt = v[8]}
 end
+
+-- DEFAULT_AGENT is the agent of sessions that have no other one: internal/protocol/agents.
+local DEFAULT_AGENT = 'default'
 local AUDIT_LINES, AUDIT_TTL = '-1000', '2592000' -- the last thousand, for 30 days
 
 -- quote(text) returns a JSON string.
@@ -39,6 +42,9 @@ local function audit(s_audit, s_by, did, what, now)
   pcall('LTRIM', s_audit, AUDIT_LINES, '-1')
   pcall('EXPIRE', s_audit, AUDIT_TTL)
 end
+
+-- begun(run) returns whether a turn has begun and not ended. Without a sentinel it is parked, or its owner died.
+local function begun(run) return run.fence and (run.phase == 'starting' or run.phase == 'running' or run.phase == 'parked') end
 
 -- noted_ids(dropped) returns the ids of the record's dropped as an array. If it cannot be read, the
 -- array is empty.
@@ -57,16 +63,17 @@ local function forget_notes(s_record)
   call('HSET', s_record, 'dropped', '', 'omitted', string.format('%d', gone), 'omitted_told', string.format('%d', gone))
 end
 
--- forget_work(s) deletes what an interrupted turn has done, except its steps: the next turn has another
--- transcript.
-local function forget_work(s_journal)
-  if call('HEXISTS', s_journal, 'closed') == 0 then call('DEL', s_journal) end -- senders may not unlink
-end
-
 -- Redis' clock in milliseconds. No script reads another clock.
 local function now_ms()
   local time = redis.call('TIME')
   return time[1] * 1000 + math.floor(time[2] / 1000)
+end
+
+-- of_turn(run, value) returns what stands after the fence in the value of one of run's fields, or '' if it is another
+-- turn's.
+local function of_turn(run, value)
+  local of, what = string.match(value or '', '^(%d+) (.*)$')
+  return of == run.fence and what or ''
 end
 
 -- requested(run, fence) returns 'stop', 'rollback' or 'interrupt' if that end of the turn was
@@ -78,40 +85,35 @@ local function requested(run, fence)
   return ''
 end
 
--- parked_until(run) returns until when (ms) a parked turn waits, 0 if its end was requested, or false if
--- none is parked. A turn with steps is parked, without an owner, after a failure or a drain: its messages
--- stay in active, its journal says what it has done, and hold is until when.
-local function parked_until(run)
-  if run.phase ~= 'parked' then return false end
-  if requested(run, run.fence) ~= '' then return 0 end
-  return tonumber(string.match(run.hold or '', '^%d+') or 0)
-end
-
 local fresh_sid, sid, deadline, agent = ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5]
 
-local v = call('HMGET', s_record, 'session_id', 'created_at', 'agent')
-local record_session_id, record_created_at, record_agent = v[1], v[2], v[3]
+local v = call('HMGET', s_record, 'session_id', 'created_at', 'agent', 'fence')
+local record_session_id, record_created_at, record_agent, record_fence = v[1], v[2], v[3], v[4]
 local run = fields_1(s_run)
-if record_session_id == fresh_sid then return {fresh_sid, 1, parked_until(run) == 0 and 1 or 0} end
+local owner, turn = call('EXISTS', s_sentinel) == 1, begun(run)
+if record_session_id == fresh_sid then
+  return {fresh_sid, 1, turn and not owner and requested(run, run.fence) ~= '' and 1 or 0}
+end
 if sid ~= '' and record_session_id ~= sid then return {record_session_id or '', 0, 0} end
 local now = now_ms()
 if now > deadline then return {'', -1, 0} end
-local busy = call('EXISTS', s_sentinel)
-local asks = string.match(run.question or '', '^%d+ %d+ ')
-local ends = run.phase == 'parked' and asks and string.match(asks, '^%d+') == run.fence and string.sub(run.answered or '', 1, #asks) ~= asks
+local bound = record_agent or record_fence and DEFAULT_AGENT
+local changes = agent ~= '' and agent ~= bound
+local question = string.match(run.question or '', '^%d+ %d+ ')
+local asks = question and string.match(question, '^%d+') == run.fence and string.sub(run.answered or '', 1, #question) ~= question
+local ends = turn and not owner and (asks or changes)
 call('HLEN', s_resume)
 call('HSET', s_record, 'v', '1', 'session_id', fresh_sid, 'updated_at', string.format('%d', now), 'created_at', record_created_at or string.format('%d', now))
 call('HDEL', s_record, 'title', 'title_by')
 forget_notes(s_record)
-if call('EXISTS', s_run) == 1 then call('HSET', s_run, 'rotated', fresh_sid) end
-if agent ~= '' and agent ~= record_agent then
+if run.fence then call('HSET', s_run, 'rotated', fresh_sid) end
+if changes then
   call('HSET', s_record, 'agent', agent)
-  if busy == 1 then call('HSET', s_run, 'other_agent', call('HGET', s_run, 'fence') or '') end
+  if turn and of_turn(run, run.other_agent) == '' then
+    call('HSET', s_run, 'other_agent', run.fence .. ' ' .. bound)
+  end
 end
-if busy == 0 then
-  call('HDEL', s_resume, 'pending', 'reason', 'marked_at', 'suspended', 'carried')
-  forget_work(s_journal)
-end
+if not turn then call('HDEL', s_resume, 'pending', 'reason', 'marked_at', 'suspended') end
 if ends then call('HSET', s_run, 'interrupt', run.fence) end
 audit(s_audit, s_by, 'new', agent, now)
 return {fresh_sid, 1, ends and 1 or 0}

@@ -30,10 +30,10 @@ local LEASE_LOST = 'lease_lost'
 
 -- load_mark(s) returns the session's resume record.
 local function load_mark(s_resume)
-  local v = call('HMGET', s_resume, 'pending', 'reason', 'marked_at', 'interruptions', 'fence', 'suspended', 'carried', 'crashes', 'runs', 'drained_at')
-  local m_pending, m_reason, m_marked_at, m_interruptions, m_fence, m_suspended, m_carried, m_crashes, m_runs, m_drained_at = v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9], v[10]
+  local v = call('HMGET', s_resume, 'pending', 'reason', 'marked_at', 'interruptions', 'fence', 'suspended', 'crashes', 'runs', 'drained_at')
+  local m_pending, m_reason, m_marked_at, m_interruptions, m_fence, m_suspended, m_crashes, m_runs, m_drained_at = v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9]
   return {pending = m_pending == '1', reason = m_reason or '', marked_at = tonumber(m_marked_at), interruptions = tonumber(m_interruptions) or 0,
-    fence = m_fence, suspended = m_suspended == '1', carried = m_carried, crashes = m_crashes,
+    fence = m_fence, suspended = m_suspended == '1', crashes = m_crashes,
     runs = tonumber(m_runs) or 0, drained_at = tonumber(m_drained_at)}
 end
 

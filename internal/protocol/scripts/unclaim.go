@@ -16,19 +16,19 @@ var Unclaim = newMove[UnclaimArgs]("unclaim", unclaimLua, readUnclaim)
 
 // UnclaimKeys are the KEYS of Unclaim.
 func UnclaimKeys(k Keys) []string {
-	return []string{k.Sentinel(), k.Run(), k.Followups(), k.Resume(), k.Journal(), k.Pending(), k.Active(), k.Lease(), k.Scheduled(), k.Retry()}
+	return []string{k.Sentinel(), k.Run(), k.Resume(), k.Pending(), k.Lease(), k.Scheduled(), k.Retry()}
 }
 
 // UnclaimArgs are the arguments of Unclaim.
 type UnclaimArgs struct {
-	Prefixes
+	Task  string // prefix of the session's task hashes
 	Token string // of the claim
 	Gives bool   // the owner gives the turn back, and ends it itself if that was requested
 }
 
 // Words are the arguments as ARGV has them.
 func (a UnclaimArgs) Words() []any {
-	return []any{a.Task, a.Prefix, a.Token, Flag(a.Gives)}
+	return []any{a.Task, a.Token, Flag(a.Gives)}
 }
 
 // UnclaimResult is the result of Unclaim.

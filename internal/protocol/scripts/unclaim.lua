@@ -1,13 +1,11 @@
 -- Code generated from ../lua/unclaim.lua by go generate; DO NOT EDIT.
 --
--- unclaim: takes back a claim with a lost reply, by its token. Its messages go back to the head of
--- the queue as they were, because no agent got them; a turn with steps is parked. If the end of that
--- turn was requested meanwhile, nothing goes back: the next claim ends the turn like a dead owner's.
+-- unclaim: takes back a claim by its token: its reply was lost, or the agent cannot be started. The turn stays
+-- begun, and its next claim goes on with it. It is neither an attempt nor an interruption.
 --
--- KEYS sentinel run followups resume journal pending active lease scheduled retry
+-- KEYS sentinel run resume pending lease scheduled retry
 -- ARGS
 --   s.task       prefix of the session's task hashes
---   s.prefix     of task ids
 --   s.token      of the claim
 --   gives flag   the owner gives the turn back, and ends it itself if that was requested
 -- RETURNS
@@ -18,35 +16,20 @@
 
 local call, pcall, try = redis.call, redis.pcall, pcall
 local KEYS, ARGV = KEYS, ARGV
-local s_sentinel, s_run, s_followups, s_resume, s_journal, s_pending, s_active, s_lease, s_scheduled, s_retry, s_task, s_prefix, s_token = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], ARGV[1], ARGV[2], ARGV[3]
+local s_sentinel, s_run, s_resume, s_pending, s_lease, s_scheduled, s_retry, s_task, s_token = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], ARGV[1], ARGV[2]
 local function fields_1(key)
-  local v = call('HMGET', key, 'token', 'ids', 'hold', 'reset', 'last', 'fence', 'phase', 'stop', 'rollback', 'interrupt')
-  return {token = v[1], ids = v[2], hold = v[3], reset = v[4], last = v[5], fence = v[6], phase = v[7], stop = v[8], rollback = v[9], interrupt = v[10]}
-end
-local function fields_2(key)
-  local v = call('HMGET', key, 'closed', 'fence')
-  return {closed = v[1], fence = v[2]}
+  local v = call('HMGET', key, 'token', 'fence', 'phase', 'ids', 'hold', 'last', 'stop', 'rollback', 'interrupt')
+  return {token = v[1], fence = v[2], phase = v[3], ids = v[4], hold = v[5], last = v[6], stop = v[7], rollback = v[8], interrupt = v[9]}
 end
 
--- held_back(id, hold, now) returns until when (ms) the head of the queue has to wait after a
--- failure, or false. hold is the run record's "ms id".
-local function held_back(id, hold, now)
-  if not hold or hold == '' then return false end
-  local at, who = string.match(hold, '^(%d+) (.*)$')
-  at = tonumber(at)
-  if who == id and at > now then return at end
-  return false
-end
-
--- next_at(s, hold, now) returns when a message can be taken: now or earlier, a later ms, or false
--- for never. For messages that are collected the time may be too early: the claim finds the end of
+-- next_at(s, now) returns when a message can be taken: now or earlier, a later ms, or false for
+-- never. For messages that are collected the time may be too early: the claim finds the end of
 -- their quiet window.
-local function next_at(s_pending, s_retry, s_run, s_scheduled, s_task, hold, now)
+local function next_at(s_pending, s_retry, s_run, s_scheduled, s_task, now)
   local id = call('LINDEX', s_pending, '-1')
   if id then
-    local at, quiet = held_back(id, hold, now), pcall('HGET', s_task .. id, 'quiet')
-    if at or type(quiet) ~= 'string' then return at or now end
-    return tonumber(string.match(quiet, '^%d+')) or now
+    local quiet = pcall('HGET', s_task .. id, 'quiet')
+    return type(quiet) == 'string' and tonumber(string.match(quiet, '^%d+')) or now
   end
   if call('HGET', s_run, 'stopping') == '1' then return now end -- for the claim to archive
   if call('EXISTS', s_scheduled, s_retry) == 0 then return false end
@@ -68,19 +51,18 @@ local function requested(run, fence)
 end
 
 -- parked_until(run) returns until when (ms) a parked turn waits, 0 if its end was requested, or false if
--- none is parked. A turn with steps is parked, without an owner, after a failure or a drain: its messages
--- stay in active, its journal says what it has done, and hold is until when.
+-- none is parked. A parked turn has no owner: its messages stay in active.
 local function parked_until(run)
   if run.phase ~= 'parked' then return false end
   if requested(run, run.fence) ~= '' then return 0 end
-  return tonumber(string.match(run.hold or '', '^%d+') or 0)
+  return tonumber(run.hold) or 0
 end
 
 -- claimable_at(s, run, now) returns when a turn can be taken, as next_at, or a parked one.
 local function claimable_at(s_pending, s_retry, s_run, s_scheduled, s_task, run, now)
   local till = parked_until(run)
   if till then return math.max(till, now) end
-  return next_at(s_pending, s_retry, s_run, s_scheduled, s_task, run.hold, now)
+  return next_at(s_pending, s_retry, s_run, s_scheduled, s_task, now)
 end
 
 -- Redis' clock in milliseconds. No script reads another clock.
@@ -89,61 +71,18 @@ local function now_ms()
   return time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
--- own_id(s, id) returns the message id of a task.
-local function own_id(s_prefix, id)
-  if string.sub(id, 1, #s_prefix) == s_prefix then return string.sub(id, #s_prefix + 1) end
-  return id
-end
-
--- requeue_message(s, id, as_it_was) puts a message of the turn back at the head of the queue, as a
--- separate turn, or with as_it_was the same as before the turn. Call it for the newest message
--- first. Returns false if the message has left the turn.
-local function requeue_message(s_active, s_followups, s_lease, s_pending, s_prefix, s_task, id, as_it_was)
-  pcall('ZREM', s_lease, id)
-  if call('LREM', s_active, 1, id) == 0 then return false end
-  call('RPUSH', s_pending, id)
-  call('HSET', s_task .. id, 'state', 'pending')
-  if not as_it_was then call('HDEL', s_task .. id, 'quiet', 'first') end
-  pcall('HDEL', s_followups, own_id(s_prefix, id)) -- that of a message that was steered in
-  return true
-end
-
-local gives = ARGV[4] == '1'
+local gives = ARGV[3] == '1'
 
 local now = now_ms()
 local run = fields_1(s_run)
 local mine = s_token .. ' - released' -- no fence: the caller does not know it
-if run.last == mine then return {'released', run.token == s_token and now or claimable_at(s_pending, s_retry, s_run, s_scheduled, s_task, run, now) or 0, now} end
+if run.last == mine then return {'released', claimable_at(s_pending, s_retry, s_run, s_scheduled, s_task, run, now) or 0, now} end
 if run.token ~= s_token or not (redis.call('GET', s_sentinel) == s_token) then return {'lost'} end
-local ids, back = cjson.decode(run.ids), {}
 local request = requested(run, run.fence)
-local ends = request ~= ''
-if gives and ends then return {'requested', request} end
-for i = #ids, 1, -1 do -- newest first
-  if not ends and call('HEXISTS', s_task .. ids[i], 'msg') == 1 then back[#back + 1] = ids[i] end
-end
-call('LLEN', s_active)
-call('LLEN', s_pending)
-local carried = call('HGET', s_resume, 'interruptions')
-local journal = #back > 0 and fields_2(s_journal) or {}
-local park = journal.closed and journal.fence == run.fence
+if gives and request ~= '' then return {'requested', request} end
+local ids = cjson.decode(run.ids)
 
 call('DEL', s_sentinel)
-for _, id in ipairs(back) do
-  if park then pcall('ZREM', s_lease, id) else requeue_message(s_active, s_followups, s_lease, s_pending, s_prefix, s_task, id, true) end
-end
-if run.reset == 'suspended' then -- the turn that begins a new transcript is still to come
-  call('HSET', s_run, 'special', '1')
-  call('HSET', s_resume, 'suspended', '1')
-  if carried then call('HSET', s_resume, 'carried', carried) end
-end
-if ends then
-  call('HSET', s_run, 'reset', '', 'last', mine)
-  return {'released', now, now}
-end
-if park then
-  call('HSET', s_run, 'token', '', 'phase', 'parked', 'hold', '0 ' .. ids[1], 'reset', '', 'last', mine)
-  return {'released', now, now}
-end
-call('HSET', s_run, 'token', '', 'phase', 'idle', 'reset', '', 'last', mine)
-return {'released', next_at(s_pending, s_retry, s_run, s_scheduled, s_task, run.hold, now) or 0, now}
+for _, id in ipairs(ids) do pcall('ZREM', s_lease, id) end
+call('HSET', s_run, 'token', '', 'phase', 'parked', 'hold', '0', 'last', mine)
+return {'released', now, now}

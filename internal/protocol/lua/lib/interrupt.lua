@@ -1,12 +1,11 @@
--- How an unfinished turn ends: a claim finds its owner dead, a drain interrupts it, or an attempt
--- failed. Its messages go back to the head of the queue. The rules for its resume mark and the count of
--- interruptions are here.
+-- The interruption of a turn: a claim finds its owner dead, or a drain leaves it. The rules for its resume mark
+-- and the count of interruptions are here.
 
 -- load_mark(s) returns the session's resume record.
 local function load_mark(s)
-  local m = fields(s.resume, 'pending', 'reason', 'marked_at', 'interruptions', 'fence', 'suspended', 'carried', 'crashes', 'runs', 'drained_at')
+  local m = fields(s.resume, 'pending', 'reason', 'marked_at', 'interruptions', 'fence', 'suspended', 'crashes', 'runs', 'drained_at')
   return {pending = m.pending == '1', reason = m.reason or '', marked_at = tonumber(m.marked_at), interruptions = tonumber(m.interruptions) or 0,
-    fence = m.fence, suspended = m.suspended == '1', carried = m.carried, crashes = m.crashes,
+    fence = m.fence, suspended = m.suspended == '1', crashes = m.crashes,
     runs = tonumber(m.runs) or 0, drained_at = tonumber(m.drained_at)}
 end
 
@@ -14,14 +13,14 @@ end
 -- first is one of them.
 local RUNS_MOST = 10
 
--- interrupt(mark, fence, reason, rotated, now, stuck_limit, progressed, started) marks the interruption of the turn
+-- interrupt(mark, fence, reason, now, stuck_limit, progressed, started) marks the interruption of the turn
 -- with this fence, and counts it: stuck_limit counted ones in a row suspend the session; false: the lease was lost,
 -- which is never counted. Returns whether the mark has changed. A turn is counted once, and a suspended session keeps
--- its record. After a rotation nothing is counted, because the next turn has another transcript. A run that has
+-- its record. A run that has
 -- progressed is not counted, nor is a drain by a worker that started, at this ms, before the last drain that was: a
 -- deploy hands a turn on to such workers, a restart loop to newer ones. A death has no such time.
-local function interrupt(mark, fence, reason, rotated, now, stuck_limit, progressed, started)
-  if mark.suspended or mark.fence == fence or rotated then return false end
+local function interrupt(mark, fence, reason, now, stuck_limit, progressed, started)
+  if mark.suspended or mark.fence == fence then return false end
   mark.pending, mark.reason, mark.marked_at, mark.fence = true, reason, now, fence
   if not stuck_limit then return true end
   local drained_at = mark.drained_at
@@ -61,22 +60,13 @@ end
 -- IN_DOUBT is the sentinel's value while a dead owner has time to report that it lives.
 local IN_DOUBT = 'in doubt'
 
--- leave_conversation(s) clears the mark and forgets what the turn has done: the next turn has another
--- transcript.
-local function leave_conversation(s)
-  call('HDEL', s.resume, 'pending', 'reason', 'marked_at')
-  forget_work(s)
-end
-
--- requeue_message(s, id, as_it_was) puts a message of the turn back at the head of the queue, as a
--- separate turn, or with as_it_was the same as before the turn. Call it for the newest message
--- first. Returns false if the message has left the turn.
-local function requeue_message(s, id, as_it_was)
+-- requeue_message(s, id, ...) moves a message from active to the head of the queue, as a separate turn. Call it
+-- for the newest message first. The last arguments are further fields of its task.
+local function requeue_message(s, id, ...)
   pcall('ZREM', s.lease, id)
-  if call('LREM', s.active, 1, id) == 0 then return false end
+  call('LREM', s.active, 1, id)
   call('RPUSH', s.pending, id)
-  call('HSET', s.task .. id, 'state', 'pending')
-  if not as_it_was then call('HDEL', s.task .. id, 'quiet', 'first') end
+  call('HSET', s.task .. id, 'state', 'pending', ...)
+  call('HDEL', s.task .. id, 'quiet', 'first')
   pcall('HDEL', s.followups, own_id(s, id)) -- that of a message that was steered in
-  return true
 end

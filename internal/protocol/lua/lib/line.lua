@@ -3,25 +3,14 @@
 -- NEAR is how many ids at either end of a long queue are searched.
 local NEAR = 500
 
--- held_back(id, hold, now) returns until when (ms) the head of the queue has to wait after a
--- failure, or false. hold is the run record's "ms id".
-local function held_back(id, hold, now)
-  if not hold or hold == '' then return false end
-  local at, who = string.match(hold, '^(%d+) (.*)$')
-  at = tonumber(at)
-  if who == id and at > now then return at end
-  return false
-end
-
--- next_at(s, hold, now) returns when a message can be taken: now or earlier, a later ms, or false
--- for never. For messages that are collected the time may be too early: the claim finds the end of
+-- next_at(s, now) returns when a message can be taken: now or earlier, a later ms, or false for
+-- never. For messages that are collected the time may be too early: the claim finds the end of
 -- their quiet window.
-local function next_at(s, hold, now)
+local function next_at(s, now)
   local id = call('LINDEX', s.pending, '-1')
   if id then
-    local at, quiet = held_back(id, hold, now), pcall('HGET', s.task .. id, 'quiet')
-    if at or type(quiet) ~= 'string' then return at or now end
-    return tonumber(string.match(quiet, '^%d+')) or now
+    local quiet = pcall('HGET', s.task .. id, 'quiet')
+    return type(quiet) == 'string' and tonumber(string.match(quiet, '^%d+')) or now
   end
   if call('HGET', s.run, 'stopping') == '1' then return now end -- for the claim to archive
   if call('EXISTS', s.scheduled, s.retry) == 0 then return false end
@@ -113,15 +102,15 @@ end
 local function claimable_at(s, run, now)
   local till = parked_until(run)
   if till then return math.max(till, now) end
-  return next_at(s, run.hold, now)
+  return next_at(s, now)
 end
 
--- take(s, group, now) moves the group from the queue to active. Returns its ids, as JSON, and the
--- record of each for the worker.
-local function take(s, group, now)
+-- take(s, group, now, there) moves the group from the queue to active, unless it is there. Returns its ids, as JSON,
+-- and the record of each for the worker.
+local function take(s, group, now, there)
   local messages, ids = {}, ''
   for i, t in ipairs(group) do
-    call('RPOPLPUSH', s.pending, s.active)
+    if not there then call('RPOPLPUSH', s.pending, s.active) end
     activate(s, t.id, t.seen, int(now))
     messages[i] = message_record(now, t.id, t.msg, t.seen, t.redelivered, t.unique_key)
     ids = ids .. (i > 1 and ',' or '') .. quote(t.id)
@@ -129,17 +118,17 @@ local function take(s, group, now)
   return '[' .. ids .. ']', messages
 end
 
--- take_ordinary(s, hold) moves the head of the queue to active if it is an ordinary message: it
+-- take_ordinary(s) moves the head of the queue to active if it is an ordinary message: it
 -- waits for nothing, has no route and can be read. Returns its id, msg, seen, redelivered and
 -- unique_key. If not, it moves the head back, and returns false and the head: an id, or false if
--- the queue is empty. hold is the run record's.
-local function take_ordinary(s, hold)
+-- the queue is empty.
+local function take_ordinary(s)
   local id = call('RPOPLPUSH', s.pending, s.active)
   if type(id) ~= 'string' then return false, id end
   local bytes = call('HSTRLEN', s.task .. id, 'msg')
   if type(bytes) == 'number' and bytes <= s.longest then
     local t = fields(s.task .. id, 'msg', 'seen', 'redelivered', 'quiet', 'unique_key', 'route')
-    if t.msg and not t.quiet and not t.route and not (hold and string.find(hold, id, 1, true)) and string.find(id, '^[%w%-._:@+=~]*$') then
+    if t.msg and not t.quiet and not t.route and string.find(id, '^[%w%-._:@+=~]*$') then
       return id, t.msg, t.seen, t.redelivered, t.unique_key
     end
   end

@@ -5,8 +5,8 @@
 local DEFAULT_AGENT = 'default'
 
 -- begin_turn(s, fence, ids, at, ...) writes the run record of a turn that begins. The last
--- arguments are further fields. Fields that contain a fence or an id (stop, interrupt, seq, hold)
--- need no clearing. Redis searches a small hash from its beginning, so the fields that the next
+-- arguments are further fields. Fields that contain a fence (stop, interrupt, seq) need no
+-- clearing. Redis searches a small hash from its beginning, so the fields that the next
 -- finish reads come first.
 local function begin_turn(s, fence, ids, at, ...)
   return call('HSET', s.run, 'fence', fence, 'ids', ids, 'started_at', at, ...)
@@ -55,10 +55,27 @@ local function requested(run, fence)
 end
 
 -- parked_until(run) returns until when (ms) a parked turn waits, 0 if its end was requested, or false if
--- none is parked. A turn with steps is parked, without an owner, after a failure or a drain: its messages
--- stay in active, its journal says what it has done, and hold is until when.
+-- none is parked. A parked turn has no owner: its messages stay in active.
 local function parked_until(run)
   if run.phase ~= 'parked' then return false end
   if requested(run, run.fence) ~= '' then return 0 end
-  return tonumber(string.match(run.hold or '', '^%d+') or 0)
+  return tonumber(run.hold) or 0
+end
+
+-- begun(run) returns whether a turn has begun and not ended. Without a sentinel it is parked, or its owner died.
+local function begun(run) return run.fence and (run.phase == 'starting' or run.phase == 'running' or run.phase == 'parked') end
+
+-- of_turn(run, value) returns what stands after the fence in the value of one of run's fields, or '' if it is another
+-- turn's.
+local function of_turn(run, value)
+  local of, what = string.match(value or '', '^(%d+) (.*)$')
+  return of == run.fence and what or ''
+end
+
+-- ends_as(run) returns how the turn that has not ended is to end, or '', and whether it was begun only for that.
+local function ends_as(run)
+  if not begun(run) then return '', false end
+  local how = of_turn(run, run.ending)
+  if how ~= '' then return how, true end
+  return requested(run, run.fence), false
 end

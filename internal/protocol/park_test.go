@@ -148,7 +148,7 @@ func TestSweepCountsParkedTurns(t *testing.T) {
 	}
 }
 
-// Another agent begins the message of a parked turn anew, without its steps.
+// /new with another agent ends a turn that waits without a worker, by any worker.
 func TestParkedTurnOfAnotherAgent(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -156,23 +156,25 @@ func TestParkedTurnOfAnotherAgent(t *testing.T) {
 	_, err := b.Chat().NewTranscript(b.Ctx, turnstile.TranscriptConfig{Agent: "coder"})
 	expect.OK(t, err)
 	b.Worker = actors.NewWorker(t, b.Redis, "coder", func(c *protocol.Config) { c.Agents = []string{"coder"} })
-	b.ClaimNothing("it waits")
-	b.Redis.HSet(b.Ctx, b.Keys.Run(), "hold", "1 "+b.Task("now"))
 	h := b.Start()
-	expect.Equal(t, "runs", h.Turn().Message.ID+string(h.Turn().Carries), "now")
-	expect.Equal(t, "journals left", b.Redis.Exists(b.Ctx, b.Keys.Journal()).Val(), int64(0))
+	expect.Equal(t, "its end", b.Outcome("now").Status, session.StatusInterrupted)
+	expect.Equal(t, "then", h.Turn().Message.ID+" "+h.Turn().Agent, "next coder")
 }
 
-// /new lets a parked turn go on in the new conversation.
+// /new lets a turn that waits go on in its conversation. The next one has the new conversation.
 func TestParkedTurnGoesOnAfterNew(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
 	parked(b, 0)
+	old := b.Info().TranscriptID
 	sid, err := b.Chat().NewTranscript(b.Ctx, turnstile.TranscriptConfig{})
 	expect.OK(t, err)
 	h := b.Start()
-	expect.Equal(t, "transcript", h.Turn().TranscriptID, sid)
+	expect.Equal(t, "transcript", h.Turn().TranscriptID, old)
 	expect.Equal(t, "carries", h.Turn().Carries, protocol.CarriesSteps)
+	expect.Equal(t, "the session's", b.Info().TranscriptID, sid)
+	b.Finish(h)
+	expect.Equal(t, "transcript of the next", h.Turn().TranscriptID, sid)
 }
 
 // A long error, as an agent's, is truncated. Retries do not make the task grow by more than that.
@@ -183,7 +185,7 @@ func TestLongErrors(t *testing.T) {
 	long := errors.New(strings.Repeat("ä", 1<<20))
 	for range 3 {
 		h := b.Start()
-		expect.OK(t, h.Retry(b.Ctx, long, 0, 0))
+		expect.OK(t, h.Park(b.Ctx, protocol.Parking{Failed: long}))
 	}
 	if n := b.Redis.HStrLen(b.Ctx, b.Keys.Task(b.Task("a")), "msg").Val(); n > 4000 {
 		t.Errorf("the task has %d bytes", n)
@@ -195,35 +197,21 @@ func TestLongErrors(t *testing.T) {
 	}
 }
 
-// A retry does not get the checkpoint of the failed attempt.
-func TestRetryForgetsTheFailedAttempt(t *testing.T) {
+// The next attempt gets what the failed one has done, and what earlier runs have.
+func TestRetryKeepsTheLog(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
 	b.Say("a")
 	h := b.Start()
 	expect.OK(t, actors.Checkpoint(b.Ctx, h, []session.Entry{{Role: session.RoleAssistant, Text: "half"}}))
-	expect.OK(t, h.Retry(b.Ctx, errors.New("flaky"), 0, 0))
-	past, err := b.Start().History(b.Ctx)
-	expect.OK(t, err)
-	if past.Earlier != nil {
-		t.Errorf("the second attempt continues from %+v", past.Earlier.Entries)
-	}
-}
-
-// The checkpoint of an earlier, interrupted run stays if the failed attempt stored none.
-func TestRetryKeepsWhatWasInherited(t *testing.T) {
-	t.Parallel()
-	b := actors.NewBench(t)
-	b.Say("a")
-	h := b.Start()
-	expect.OK(t, actors.Checkpoint(b.Ctx, h, []session.Entry{{Role: session.RoleAssistant, Text: "half"}}))
-	expect.OK(t, h.Requeue(b.Ctx, "drain"))
-	h = b.Start()
-	expect.OK(t, h.Retry(b.Ctx, errors.New("flaky"), 0, -1))
-	past, err := b.Start().History(b.Ctx)
-	expect.OK(t, err)
-	if past.Earlier == nil || past.Earlier.Entries[0].Text != "half" {
-		t.Errorf("inherited: %+v", past.Earlier)
+	for _, why := range []protocol.Parking{{Interrupted: "drain"}, {Failed: errors.New("flaky")}} {
+		expect.OK(t, h.Park(b.Ctx, why))
+		h = b.Start()
+		past, err := h.History(b.Ctx)
+		expect.OK(t, err)
+		if past.Earlier == nil || past.Earlier.Entries[0].Text != "half" {
+			t.Errorf("after %+v: %+v", why, past.Earlier)
+		}
 	}
 }
 
@@ -237,7 +225,7 @@ func TestTaskDoesNotGrowWithFailures(t *testing.T) {
 	fresh, long := size(), strings.Repeat("x", 1<<20)
 	for range 30 {
 		for range 3 {
-			expect.OK(t, b.Start().Retry(b.Ctx, errors.New(long), 0, 0))
+			expect.OK(t, b.Start().Park(b.Ctx, protocol.Parking{Failed: errors.New(long)}))
 		}
 		_, err := b.Start().Finish(b.Ctx, protocol.End{Status: session.StatusFailed, Error: long})
 		expect.OK(t, err)
@@ -266,9 +254,11 @@ func TestTaskDoesNotGrowWithFailures(t *testing.T) {
 var cuts = map[string]func(b *actors.Bench, h *protocol.Claim, reason string){
 	"marked, given back": func(b *actors.Bench, h *protocol.Claim, reason string) {
 		mark(b, h, reason)
-		expect.OK(b, h.Requeue(b.Ctx, "another reason"))
+		expect.OK(b, h.Park(b.Ctx, protocol.Parking{Interrupted: "another reason"}))
 	},
-	"given back":   func(b *actors.Bench, h *protocol.Claim, reason string) { expect.OK(b, h.Requeue(b.Ctx, reason)) },
+	"given back": func(b *actors.Bench, h *protocol.Claim, reason string) {
+		expect.OK(b, h.Park(b.Ctx, protocol.Parking{Interrupted: reason}))
+	},
 	"marked, dead": func(b *actors.Bench, h *protocol.Claim, reason string) { mark(b, h, reason); b.Die() },
 	"dead":         func(b *actors.Bench, _ *protocol.Claim, _ string) { b.Die() },
 }
@@ -355,7 +345,7 @@ func TestB17_UnknownSessionGetsNoMark(t *testing.T) {
 		t.Errorf("mark: %+v", m)
 	}
 	actors.Same(t, "a mark", before, b.Dump())
-	if err := h.Requeue(b.Ctx, resume.ReasonShutdown); !errors.Is(err, lease.ErrLost) {
+	if err := h.Park(b.Ctx, protocol.Parking{Interrupted: resume.ReasonShutdown}); !errors.Is(err, lease.ErrLost) {
 		t.Errorf("requeue: %v", err)
 	}
 	b.ClaimNothing("the session is unknown")
@@ -432,17 +422,18 @@ func TestB19_MarkOutlivesRedis(t *testing.T) {
 
 // clears are the ways in which a mark ends without a finished turn: with its transcript.
 var clears = map[string]func(b *actors.Bench){
-	"a new conversation": func(b *actors.Bench) { b.Replies("/new", "new conversation") },
+	"a new conversation": func(b *actors.Bench) {
+		b.Replies("/new", "new conversation")
+		if b.Info().Phase == session.PhaseParked { // this turn goes on in the old one
+			_, err := b.Start().Finish(b.Ctx, protocol.End{Status: session.StatusFailed, Error: "no", Release: true})
+			expect.OK(b, err)
+		}
+	},
 	"a turn that ends in a new one": func(b *actors.Bench) {
 		h := b.Start()
 		b.Replies("/new", "new conversation")
 		_, err := h.Finish(b.Ctx, protocol.End{Status: session.StatusFailed, Error: "no", Release: true})
 		expect.OK(b, err)
-	},
-	"a turn that is given back into a new one": func(b *actors.Bench) {
-		h := b.Start()
-		b.Replies("/new", "new conversation")
-		expect.OK(b, h.Requeue(b.Ctx, resume.ReasonShutdown))
 	},
 }
 
@@ -456,7 +447,7 @@ func TestB20_MarkGoesWithItsConversation(t *testing.T) {
 			h := b.Start()
 			old := h.Turn()
 			mark(b, h, resume.ReasonShutdown)
-			expect.OK(t, h.Requeue(b.Ctx, resume.ReasonShutdown))
+			expect.OK(t, h.Park(b.Ctx, protocol.Parking{Interrupted: resume.ReasonShutdown}))
 			expect.Equal(t, "marked", resumeRecord(b).Pending, true)
 			clears(b)
 			for _, field := range []string{"pending", "reason", "marked_at"} {
@@ -475,7 +466,7 @@ func TestB20_MarkGoesWithItsConversation(t *testing.T) {
 		t.Parallel()
 		b := actors.NewBench(t)
 		b.Say("a")
-		expect.OK(t, b.Start().Requeue(b.Ctx, resume.ReasonShutdown))
+		expect.OK(t, b.Start().Park(b.Ctx, protocol.Parking{Interrupted: resume.ReasonShutdown}))
 		b.Finish(b.Start())
 		expect.Equal(t, "keys", b.Redis.Exists(b.Ctx, b.Keys.Resume()).Val(), 0)
 	})
@@ -528,7 +519,7 @@ func TestMarkOfATurnThatIsToEnd(t *testing.T) {
 			h := b.Start()
 			ask(b)
 			mark(b, h, "shutdown_timeout")
-			if err := h.Requeue(b.Ctx, "shutdown_timeout"); err == nil {
+			if err := h.Park(b.Ctx, protocol.Parking{Interrupted: "shutdown_timeout"}); err == nil {
 				t.Error("the turn was given back")
 			}
 			_, err := h.Finish(b.Ctx, protocol.End{Status: session.StatusStopped, Release: true})

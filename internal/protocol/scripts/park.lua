@@ -1,9 +1,9 @@
--- Code generated from ../lua/requeue.lua by go generate; DO NOT EDIT.
+-- Code generated from ../lua/park.lua by go generate; DO NOT EDIT.
 --
--- requeue: puts a turn back at the head of the queue and releases the session: for a retry after a
--- while, or because its worker drains. A turn with steps is parked instead: it stays one turn.
+-- park: lets a turn wait without an owner until a time, and releases the session. It is the only way to leave a
+-- turn that has not ended: it keeps its messages, in active, and its journal, and the next claim goes on with it.
 --
--- KEYS sentinel run followups resume events journal pending active lease scheduled retry processed processed_day
+-- KEYS sentinel run resume events journal pending active lease scheduled retry processed processed_day
 -- KEYS outbox deliveries
 -- ARGS
 --   s.task                 prefix of the session's task hashes
@@ -13,18 +13,17 @@
 --   s.events_cap int       see append_event
 --   s.short number         bytes
 --   s.large_bytes int
---   wait number            before it may be taken again, ms; 0: at once
+--   wait number            before it may be claimed again, ms; 0: at once
 --   attempts               so far, for asynq's retried; '': none was spent
 --   why                    the error, if an attempt was spent
 --   event                  JSON
 --   start                  the turn's start, JSON, if the stream does not have it yet, or ''
 --   journal_ttl int        ms
---   left                   how many of the journal's entries stay; '': all
 --   reason                 why a running turn was interrupted, for the resume mark; '': it was not
 --   stuck_limit number     interruptions in a row that suspend the session; a lost lease is none
 --   age number             for how long the worker has run, ms
 --   progressed flag        this run has ended a tool that no earlier one had
---   waits                  the number of the open question for whose decision a parked turn waits, see ask; '': none
+--   waits                  the number of the open question for whose decision it waits, see ask; '': none
 --   ids list               of the tasks, oldest first
 -- RETURNS
 --   'released' at:int now:int      at: when it can be claimed again, ms; 0: never
@@ -34,14 +33,10 @@
 
 local call, pcall, try = redis.call, redis.pcall, pcall
 local KEYS, ARGV = KEYS, ARGV
-local s_sentinel, s_run, s_followups, s_resume, s_events, s_journal, s_pending, s_active, s_lease, s_scheduled, s_retry, s_processed, s_processed_day, s_outbox, s_deliveries, s_task, s_prefix, s_token, s_fence, s_events_cap, s_short, s_large_bytes = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15], ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6]), ARGV[7]
+local s_sentinel, s_run, s_resume, s_events, s_journal, s_pending, s_active, s_lease, s_scheduled, s_retry, s_processed, s_processed_day, s_outbox, s_deliveries, s_task, s_prefix, s_token, s_fence, s_events_cap, s_short, s_large_bytes = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14], ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6]), ARGV[7]
 local function fields_1(key)
-  local v = call('HMGET', key, 'token', 'fence', 'phase', 'done', 'hold', 'rotated', 'last', 'stop', 'rollback', 'interrupt', 'question', 'answered')
-  return {token = v[1], fence = v[2], phase = v[3], done = v[4], hold = v[5], rotated = v[6], last = v[7], stop = v[8], rollback = v[9], interrupt = v[10], question = v[11], answered = v[12]}
-end
-local function fields_2(key)
-  local v = call('HMGET', key, 'origin', 'progress', 'closed')
-  return {origin = v[1], progress = v[2], closed = v[3]}
+  local v = call('HMGET', key, 'token', 'fence', 'phase', 'done', 'hold', 'last', 'stop', 'rollback', 'interrupt', 'question', 'answered')
+  return {token = v[1], fence = v[2], phase = v[3], done = v[4], hold = v[5], last = v[6], stop = v[7], rollback = v[8], interrupt = v[9], question = v[10], answered = v[11]}
 end
 
 -- LEASE_LOST is the reason if the turn's owner lost its lease and lives.
@@ -78,31 +73,14 @@ local function append_event(s_events, s_events_cap, s_large_bytes, s_run, s_shor
   pcall('HSET', s_run, 'stream', string.format('%d', older) .. ' ' .. string.format('%d', younger) .. ' ' .. from)
 end
 
--- belongs(s, journal, first) returns whether the journal, its fields, is of a turn with this first task.
--- A task that is enqueued again under the same id has no origin.
-local function belongs(s_task, journal, first)
-  return journal.origin and journal.origin == call('HGET', s_task .. first, 'origin')
-end
-
--- held_back(id, hold, now) returns until when (ms) the head of the queue has to wait after a
--- failure, or false. hold is the run record's "ms id".
-local function held_back(id, hold, now)
-  if not hold or hold == '' then return false end
-  local at, who = string.match(hold, '^(%d+) (.*)$')
-  at = tonumber(at)
-  if who == id and at > now then return at end
-  return false
-end
-
--- next_at(s, hold, now) returns when a message can be taken: now or earlier, a later ms, or false
--- for never. For messages that are collected the time may be too early: the claim finds the end of
+-- next_at(s, now) returns when a message can be taken: now or earlier, a later ms, or false for
+-- never. For messages that are collected the time may be too early: the claim finds the end of
 -- their quiet window.
-local function next_at(s_pending, s_retry, s_run, s_scheduled, s_task, hold, now)
+local function next_at(s_pending, s_retry, s_run, s_scheduled, s_task, now)
   local id = call('LINDEX', s_pending, '-1')
   if id then
-    local at, quiet = held_back(id, hold, now), pcall('HGET', s_task .. id, 'quiet')
-    if at or type(quiet) ~= 'string' then return at or now end
-    return tonumber(string.match(quiet, '^%d+')) or now
+    local quiet = pcall('HGET', s_task .. id, 'quiet')
+    return type(quiet) == 'string' and tonumber(string.match(quiet, '^%d+')) or now
   end
   if call('HGET', s_run, 'stopping') == '1' then return now end -- for the claim to archive
   if call('EXISTS', s_scheduled, s_retry) == 0 then return false end
@@ -124,19 +102,18 @@ local function requested(run, fence)
 end
 
 -- parked_until(run) returns until when (ms) a parked turn waits, 0 if its end was requested, or false if
--- none is parked. A turn with steps is parked, without an owner, after a failure or a drain: its messages
--- stay in active, its journal says what it has done, and hold is until when.
+-- none is parked. A parked turn has no owner: its messages stay in active.
 local function parked_until(run)
   if run.phase ~= 'parked' then return false end
   if requested(run, run.fence) ~= '' then return 0 end
-  return tonumber(string.match(run.hold or '', '^%d+') or 0)
+  return tonumber(run.hold) or 0
 end
 
 -- claimable_at(s, run, now) returns when a turn can be taken, as next_at, or a parked one.
 local function claimable_at(s_pending, s_retry, s_run, s_scheduled, s_task, run, now)
   local till = parked_until(run)
   if till then return math.max(till, now) end
-  return next_at(s_pending, s_retry, s_run, s_scheduled, s_task, run.hold, now)
+  return next_at(s_pending, s_retry, s_run, s_scheduled, s_task, now)
 end
 
 -- count_for(s, to, n) adds n to a destination's count of undelivered outcomes.
@@ -276,14 +253,14 @@ end
 -- first is one of them.
 local RUNS_MOST = 10
 
--- interrupt(mark, fence, reason, rotated, now, stuck_limit, progressed, started) marks the interruption of the turn
+-- interrupt(mark, fence, reason, now, stuck_limit, progressed, started) marks the interruption of the turn
 -- with this fence, and counts it: stuck_limit counted ones in a row suspend the session; false: the lease was lost,
 -- which is never counted. Returns whether the mark has changed. A turn is counted once, and a suspended session keeps
--- its record. After a rotation nothing is counted, because the next turn has another transcript. A run that has
+-- its record. A run that has
 -- progressed is not counted, nor is a drain by a worker that started, at this ms, before the last drain that was: a
 -- deploy hands a turn on to such workers, a restart loop to newer ones. A death has no such time.
-local function interrupt(mark, fence, reason, rotated, now, stuck_limit, progressed, started)
-  if mark.suspended or mark.fence == fence or rotated then return false end
+local function interrupt(mark, fence, reason, now, stuck_limit, progressed, started)
+  if mark.suspended or mark.fence == fence then return false end
   mark.pending, mark.reason, mark.marked_at, mark.fence = true, reason, now, fence
   if not stuck_limit then return true end
   local drained_at = mark.drained_at
@@ -295,25 +272,12 @@ local function interrupt(mark, fence, reason, rotated, now, stuck_limit, progres
   return true
 end
 
--- forget_work(s) deletes what an interrupted turn has done, except its steps: the next turn has another
--- transcript.
-local function forget_work(s_journal)
-  if call('HEXISTS', s_journal, 'closed') == 0 then call('DEL', s_journal) end -- senders may not unlink
-end
-
--- leave_conversation(s) clears the mark and forgets what the turn has done: the next turn has another
--- transcript.
-local function leave_conversation(s_journal, s_resume)
-  call('HDEL', s_resume, 'pending', 'reason', 'marked_at')
-  forget_work(s_journal)
-end
-
 -- load_mark(s) returns the session's resume record.
 local function load_mark(s_resume)
-  local v = call('HMGET', s_resume, 'pending', 'reason', 'marked_at', 'interruptions', 'fence', 'suspended', 'carried', 'crashes', 'runs', 'drained_at')
-  local m_pending, m_reason, m_marked_at, m_interruptions, m_fence, m_suspended, m_carried, m_crashes, m_runs, m_drained_at = v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9], v[10]
+  local v = call('HMGET', s_resume, 'pending', 'reason', 'marked_at', 'interruptions', 'fence', 'suspended', 'crashes', 'runs', 'drained_at')
+  local m_pending, m_reason, m_marked_at, m_interruptions, m_fence, m_suspended, m_crashes, m_runs, m_drained_at = v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9]
   return {pending = m_pending == '1', reason = m_reason or '', marked_at = tonumber(m_marked_at), interruptions = tonumber(m_interruptions) or 0,
-    fence = m_fence, suspended = m_suspended == '1', carried = m_carried, crashes = m_crashes,
+    fence = m_fence, suspended = m_suspended == '1', crashes = m_crashes,
     runs = tonumber(m_runs) or 0, drained_at = tonumber(m_drained_at)}
 end
 
@@ -327,19 +291,6 @@ end
 -- be written.
 local function owned(s_fence, s_sentinel, s_token, run)
   return run.token == s_token and run.fence == s_fence and (redis.call('GET', s_sentinel) == s_token)
-end
-
--- requeue_message(s, id, as_it_was) puts a message of the turn back at the head of the queue, as a
--- separate turn, or with as_it_was the same as before the turn. Call it for the newest message
--- first. Returns false if the message has left the turn.
-local function requeue_message(s_active, s_followups, s_lease, s_pending, s_prefix, s_task, id, as_it_was)
-  pcall('ZREM', s_lease, id)
-  if call('LREM', s_active, 1, id) == 0 then return false end
-  call('RPUSH', s_pending, id)
-  call('HSET', s_task .. id, 'state', 'pending')
-  if not as_it_was then call('HDEL', s_task .. id, 'quiet', 'first') end
-  pcall('HDEL', s_followups, own_id(s_prefix, id)) -- that of a message that was steered in
-  return true
 end
 
 -- store_interruption(s, mark) writes interrupt's changes.
@@ -408,8 +359,8 @@ local function with_error(msg, why, seconds)
   return without(msg, {[7] = true, [11] = true}) .. '\58' .. varint(#why) .. why .. '\88' .. varint(seconds)
 end
 
-local wait, attempts, why, event, start, journal_ttl, left, reason, stuck_limit, age, progressed, waits = tonumber(ARGV[8]), ARGV[9], ARGV[10], ARGV[11], ARGV[12], ARGV[13], ARGV[14], ARGV[15], tonumber(ARGV[16]), tonumber(ARGV[17]), ARGV[18] == '1', ARGV[19]
-local at = 20
+local wait, attempts, why, event, start, journal_ttl, reason, stuck_limit, age, progressed, waits = tonumber(ARGV[8]), ARGV[9], ARGV[10], ARGV[11], ARGV[12], ARGV[13], ARGV[14], tonumber(ARGV[15]), tonumber(ARGV[16]), ARGV[17] == '1', ARGV[18]
+local at = 19
 local function list()
   local l, n = {}, tonumber(ARGV[at])
   for i = 1, n do l[i] = ARGV[at + i] end
@@ -420,7 +371,6 @@ local ids = list()
 
 local now = now_ms()
 local run = fields_1(s_run)
-local hold = run.hold
 if not owned(s_fence, s_sentinel, s_token, run) then
   if earlier_result(s_fence, s_token, run) then return {'released', claimable_at(s_pending, s_retry, s_run, s_scheduled, s_task, run, now) or 0, now} end
   return {'lost'}
@@ -428,59 +378,32 @@ end
 local request = requested(run, s_fence)
 if request ~= '' then return {'requested', request} end
 
-local failed = attempts ~= ''
-local back, gone = {}, {}
-for i = #ids, 1, -1 do -- newest first, so that the oldest ends up as the head
-  local msg = failed and call('HGET', s_task .. ids[i], 'msg') -- a failed attempt changes it
-  if msg or not failed and call('HEXISTS', s_task .. ids[i], 'msg') == 1 then
-    back[#back + 1] = {id = ids[i], msg = msg}
-  else
-    gone[#gone + 1] = ids[i]
-  end
-end
-local rotated = run.rotated and run.rotated ~= '' -- the next run has another transcript
-local mark, journal = load_mark(s_resume), fields_2(s_journal)
-local park = journal.closed and #back > 0 and belongs(s_task, journal, back[#back].id)
 local of, question = string.match(run.question or '', '^(%d+) (%d+) ')
-local asks = park and waits == question and of == s_fence
+local asks = waits ~= '' and waits == question and of == s_fence
 if waits ~= '' and (not asks or string.match(run.answered or '', '^%d+ %d+ ') == of .. ' ' .. question .. ' ') then wait = 0 end
+local failed, again = attempts ~= '' and call('HGET', s_task .. ids[1], 'msg'), {}
+for _, id in ipairs(ids) do
+  if attempts == '' and not asks and call('HEXISTS', s_task .. id, 'msg') == 1 then again[#again + 1] = id end
+end
+local mark = load_mark(s_resume)
+progressed = progressed or call('HGET', s_journal, 'progress') == s_fence
 local interrupted = reason ~= '' and run.phase == 'running'
-  and interrupt(mark, s_fence, reason, rotated, now, reason ~= LEASE_LOST and stuck_limit,
-    progressed or journal.progress == s_fence, now - age) -- false: it was counted before
+  and interrupt(mark, s_fence, reason, now, reason ~= LEASE_LOST and stuck_limit, progressed, now - age) -- false: it was counted before
 call('LLEN', s_active)
-call('LLEN', s_pending)
 
 call('DEL', s_sentinel)
-for _, id in ipairs(gone) do -- another program has deleted the task
-  call('LREM', s_active, 1, id)
-  pcall('ZREM', s_lease, id)
+for _, id in ipairs(ids) do pcall('ZREM', s_lease, id) end
+for _, id in ipairs(again) do pcall('HINCRBY', s_task .. id, 'redelivered', 1) end
+if failed then -- 6 retried
+  call('HSET', s_task .. ids[1], 'msg', with_error(failed, why, math.floor(now / 1000)) .. '\48' .. varint(math.max(tonumber(attempts), 0)))
 end
-for _, b in ipairs(back) do
-  if park then pcall('ZREM', s_lease, b.id) end
-  if park or requeue_message(s_active, s_followups, s_lease, s_pending, s_prefix, s_task, b.id) then
-    if failed then -- 6 retried
-      call('HSET', s_task .. b.id, 'msg', with_error(b.msg, why, math.floor(now / 1000)) .. '\48' .. varint(math.max(tonumber(attempts), 0)))
-    elseif not asks then
-      pcall('HINCRBY', s_task .. b.id, 'redelivered', 1)
-    end
-  end
-end
-if rotated then leave_conversation(s_journal, s_resume) end
-if left == '0' and not journal.closed then
-  call('UNLINK', s_journal)
-elseif left ~= '' and journal.origin then
-  call('HSET', s_journal, 'n', left)
-end
-if park then call('PEXPIRE', s_journal, journal_ttl) end
+call('PEXPIRE', s_journal, journal_ttl)
 if interrupted then store_interruption(s_resume, s_run, mark) end
-if park or wait > 0 and #back > 0 then hold = string.format('%d', (now + wait)) .. ' ' .. back[#back].id end
 count_processed(s_processed, s_processed_day, tonumber(run.done) or 0)
-if rotated then call('HSET', s_run, 'sid', run.rotated, 'entries', '0', 'rotated', '') end
-local phase = park and 'parked' or 'idle'
-call('HSET', s_run, 'token', '', 'phase', phase, 'last', s_token .. ' ' .. s_fence .. ' released', 'hold', hold or '', 'done', '0')
+call('HSET', s_run, 'token', '', 'phase', 'parked', 'hold', string.format('%d', (now + wait)), 'last', s_token .. ' ' .. s_fence .. ' released', 'done', '0')
 if not asks then
   close_question(s_deliveries, s_outbox, s_prefix, s_task, now)
   call('HDEL', s_run, 'question')
 end
 append_event(s_events, s_events_cap, s_large_bytes, s_run, s_short, event, start)
-return {'released', park and now + wait or next_at(s_pending, s_retry, s_run, s_scheduled, s_task, hold, now) or 0, now}
+return {'released', now + wait, now}
