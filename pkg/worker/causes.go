@@ -18,7 +18,6 @@ var (
 	errTimeout  = errors.New("the agent took too long")
 	errDrain    = errors.New("the worker drains") // as a drainError
 	errPanicked = errors.New("panicked")
-	errOver     = errors.New("the turn is over")
 )
 
 // drainError is the cause of a turn that a drain ends.

@@ -23,7 +23,7 @@ package worker
 //	session.go     sessionRun: the session's turns, one after the other, under one claim
 //	turn.go        turnRun: one turn, from the checks to its end
 //	turn_agent.go  the agent's input, promotion, the agent's run
-//	recorder.go    recorder: the agent's events, for the stream and the transcript
+//	               internal/turnlog has what it does, for the stream, the journal and the transcript
 //	turn_end.go    decides how the turn ends, and writes it
 //	turn_report.go reports its end: a line of the log, the Observer
 //	tracer.go      follows the turn, for traces

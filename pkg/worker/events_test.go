@@ -112,7 +112,7 @@ func TestEventsInOrder(t *testing.T) {
 	expect.Equal(t, "entries", len(r.transcript(r.key)), 1+2*200)
 }
 
-// The recorder's timer may fire while a turn ends. Its batch must not come after the end, nor
+// The log's timer may fire while a turn ends. Its batch must not come after the end, nor
 // delay the next turn's events.
 func TestEventsNeverFollowTheEnd(t *testing.T) {
 	t.Parallel()
@@ -121,7 +121,7 @@ func TestEventsNeverFollowTheEnd(t *testing.T) {
 	a := immediate{func(ctx context.Context, turn *agent.Turn) (agent.Result, error) {
 		turn.Emit(agent.Event{Type: session.EventThought, Text: "t"})
 		turn.Emit(agent.Event{Type: session.EventText, Text: "first "})
-		// The recorder sends after 50 ms, which is now.
+		// The log sends after 50 ms, which is now.
 		timer := time.NewTimer(50*time.Millisecond - time.Duration(turn.Fence%1000)*time.Microsecond)
 		defer timer.Stop()
 		select {

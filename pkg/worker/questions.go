@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"turnstile/internal/protocol"
+	"turnstile/internal/turnlog"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 )
@@ -18,7 +19,7 @@ import (
 // questions asks the user the questions of a turn's agent, one after the other.
 type questions struct {
 	claim     *protocol.Claim
-	recorder  *recorder
+	output    *turnlog.Log
 	open      *openQuestions
 	timeout   time.Duration // 0: only the turn's
 	parks     parks
@@ -29,18 +30,14 @@ type questions struct {
 	cancel context.CancelCauseFunc
 	one    chan struct{} // holds a token while a question is asked
 
-	parked error // for which question the turn is to be parked; guarded by one
-
-	mu       sync.Mutex
-	waiting  int // the number of the question that waits for its decision; 0: none
-	decision chan protocol.Decided
-	early    protocol.Decided // a decision on a question before its number arrived from Redis
+	parked    error                 // for which question the turn is to be parked; guarded by one
+	decisions chan protocol.Decided // the newest that nobody has waited for
 }
 
-func newQuestions(ctx context.Context, r *recorder, open *openQuestions, a *served, p parks) *questions {
+func newQuestions(ctx context.Context, claim *protocol.Claim, output *turnlog.Log, c containment, open *openQuestions, a *served, p parks) *questions {
 	q := &questions{
-		claim: r.claim, recorder: r, open: open, timeout: max(0, a.askTimeout), parks: p, approvers: a.approvers, containment: r.containment,
-		one: make(chan struct{}, 1),
+		claim: claim, output: output, open: open, timeout: max(0, a.askTimeout), parks: p, approvers: a.approvers, containment: c,
+		one: make(chan struct{}, 1), decisions: make(chan protocol.Decided, 1),
 	}
 	q.ctx, q.cancel = context.WithCancelCause(ctx)
 	return q
@@ -49,7 +46,7 @@ func newQuestions(ctx context.Context, r *recorder, open *openQuestions, a *serv
 // stop ends the questions and waits for them. Call it once. A question that reached Redis after
 // the turn's end would belong to the next turn.
 func (q *questions) stop() {
-	q.cancel(errOver)
+	q.cancel(turnlog.ErrOver)
 	q.one <- struct{}{} // no further question can be asked
 }
 
@@ -62,9 +59,9 @@ func (q *questions) ask(ctx context.Context, question agent.Question) (d session
 	switch cause := context.Cause(q.ctx); {
 	case err == nil || cause == nil || errors.Is(err, agent.ErrParked):
 	case !errors.Is(cause, errDrain):
-		q.recorder.unpermitted(question.CallID, "nobody had allowed it when the turn ended")
+		q.output.Unpermitted(question.CallID, "nobody had allowed it when the turn ended")
 	case question.Key == "": // with a key it is asked again by its number
-		q.recorder.unpermitted(question.CallID, "its worker ended before the user had decided; make the same call again, and the user is asked again")
+		q.output.Unpermitted(question.CallID, "its worker ended before the user had decided; make the same call again, and the user is asked again")
 	}
 	return d, err
 }
@@ -97,7 +94,7 @@ func (q *questions) alone(ctx context.Context, what string, ask func(ctx context
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	}
-	q.recorder.acts()
+	q.output.Acts()
 	if err = ask(ctx); err != nil && !errors.Is(err, agent.ErrParked) {
 		q.withdraw()
 	}
@@ -115,7 +112,7 @@ func (q *questions) put(ctx context.Context, question agent.Question) (session.D
 		asked.Approvers = q.approvers
 	}
 	if question.Key != "" {
-		if err := q.parks.note(question.Key); err != nil {
+		if _, err := q.output.BeginWait(question.Key); err != nil {
 			return "", err
 		}
 	}
@@ -130,17 +127,15 @@ func (q *questions) put(ctx context.Context, question agent.Question) (session.D
 	if known.Decision != "" {
 		return q.publishDecision(number, question, known.Decided), nil
 	}
-	decided := q.await(number)
-	defer q.await(0)
 	left := protocol.ParkMost
 	if q.timeout > 0 {
 		left = max(q.timeout-known.Age, 0)
 	}
-	q.recorder.publish(session.Event{
+	q.output.Publish(session.Event{
 		Type: session.EventQuestionAsked, CallID: strconv.Itoa(number), Name: question.Name, Text: question.Text,
 		Input: question.Input, Approvers: asked.Approvers, Timeout: session.Millis(min(q.timeout, left)),
 	})
-	d, over, err := q.until(ctx, question.Key, parkedError{number: number, left: left}, q.timeout > 0, decided, nil)
+	d, over, err := q.until(ctx, question.Key, parkedError{number: number, left: left}, q.timeout > 0, nil)
 	switch {
 	case errors.Is(err, agent.ErrParked):
 		return "", err
@@ -160,46 +155,64 @@ func (q *questions) put(ctx context.Context, question agent.Question) (session.D
 	if d.Decision == "" {
 		d.Decision = session.Deny
 		q.log.Info("no decision on the agent's question in time: denied", "question", question.Name, "timeout", q.timeout)
-		q.recorder.notice(fmt.Sprintf("No decision in %s, so it was denied: %s", q.timeout, question.Name))
+		q.output.Notice(fmt.Sprintf("No decision in %s, so it was denied: %s", q.timeout, question.Name))
 	}
 	return q.publishDecision(number, question, d), nil
 }
 
-// until waits for the decision on a question, or until it is overdue, if it is timed. It fails with p when the turn
-// is parked, which it is not before sent is closed.
-func (q *questions) until(ctx context.Context, key string, p parkedError, timed bool, decided <-chan protocol.Decided, sent <-chan struct{}) (d protocol.Decided, over bool, err error) {
+// until waits for the decision on a question, or until it is overdue, if it is timed. It fails with p when the turn is
+// parked: after a while, or when the worker drains, but not before sent is closed, nor while a started step has no end. A
+// drain does not wait for a decision: a turn that cannot be parked leaves.
+func (q *questions) until(ctx context.Context, key string, p parkedError, timed bool, sent <-chan struct{}) (d protocol.Decided, over bool, err error) {
 	defer q.asks(ctx, key)()
-	undecided, decide := context.WithCancel(ctx) // a drain does not interrupt a turn that only waits for its slot
-	defer decide()
-	deadline := time.Now().Add(p.left)
-	var overdue <-chan time.Time // nil: never
+	deadline, parks := time.Now().Add(p.left), key != "" && q.parks.after > 0
+	var overdue, park <-chan time.Time // nil: never
+	var drains <-chan struct{}
 	if timed {
-		timer := time.NewTimer(p.left)
-		defer timer.Stop()
-		overdue = timer.C
+		overdue = time.After(p.left)
 	}
-	var parks <-chan struct{}
+	mayPark := func() {
+		if drains = q.parks.drains; parks {
+			park = time.After(q.parks.after)
+		}
+	}
 	if sent == nil {
-		parks = q.parks.when(undecided, key)
+		mayPark()
 	}
 	for {
 		select {
 		case <-sent:
-			sent, parks = nil, q.parks.when(undecided, key)
-		case d := <-decided:
-			return d, false, nil
+			sent = nil
+			mayPark()
+			continue
+		case d := <-q.decisions:
+			if d.Question == p.number {
+				return d, false, nil
+			}
+			continue
 		case <-overdue:
 			return d, true, nil
-		case <-parks:
-			if q.parks.steps.hold(true) {
+		case <-ctx.Done():
+			return d, false, context.Cause(ctx)
+		case <-park:
+		case <-drains:
+			drains = nil
+		}
+		switch {
+		case !parks:
+			q.parks.leave()
+			continue
+		case !q.output.MayPark(false):
+		case q.parks.cap.take(ctx):
+			if q.output.MayPark(true) { // else a step has begun this moment
 				p.left = time.Until(deadline)
 				q.parked = p
 				return d, false, p
 			}
-			parks = q.parks.when(undecided, key) // a step has begun this moment
-		case <-ctx.Done():
-			return d, false, context.Cause(ctx)
+		case drains == nil:
+			q.parks.leave()
 		}
+		park = time.After(parkRetry)
 	}
 }
 
@@ -209,7 +222,7 @@ const mostSenders = 100
 // senders are those of the messages for which the turn began. A steered message gives nobody a say.
 func (q *questions) senders() []string {
 	list := []string{} // not nil, which means unknown
-	for _, m := range q.recorder.entries.lead() {
+	for _, m := range q.output.Lead() {
 		if who := m.Message.Meta["sender"]; who != "" && !slices.Contains(list, who) && len(list) < mostSenders {
 			list = append(list, who)
 		}
@@ -223,13 +236,13 @@ func (q *questions) publishDecision(number int, question agent.Question, d proto
 	if !d.Decision.Allowed() {
 		d.Decision = session.Deny
 	}
-	q.recorder.decided(question.CallID, d)
+	q.output.Decided(question.CallID, d)
 	q.publishEnd(number, d.Decision, d.By)
 	return d.Decision
 }
 
 func (q *questions) publishEnd(number int, decision session.Decision, by string) {
-	q.recorder.publish(session.Event{Type: session.EventQuestionAnswered, CallID: strconv.Itoa(number), Decision: decision, By: by})
+	q.output.Publish(session.Event{Type: session.EventQuestionAnswered, CallID: strconv.Itoa(number), Decision: decision, By: by})
 }
 
 // withdraw takes back a question when nothing waits for it, so that a late decision is refused. It
@@ -244,34 +257,17 @@ func (q *questions) withdraw() {
 	}
 }
 
-// await waits for the decision on the question with this number: the returned channel receives it.
-// 0 is no question.
-func (q *questions) await(number int) <-chan protocol.Decided {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	decided := make(chan protocol.Decided, 1)
-	q.waiting, q.decision = number, decided
-	if number != 0 && q.early.Question == number {
-		q.decide(q.early)
+// apply handles a user's decision. Only the first on a question counts, since renewals repeat it. A decision may come
+// before the number of its question. One call at a time.
+func (q *questions) apply(d protocol.Decided) {
+	select {
+	case before := <-q.decisions:
+		if before.Question >= d.Question {
+			d = before
+		}
+	default:
 	}
-	return decided
-}
-
-// apply handles a user's decision. Only the first on a question counts, since renewals repeat it.
-func (q *questions) apply(r protocol.Decided) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.waiting != 0 && r.Question == q.waiting {
-		q.decide(r)
-		return
-	}
-	q.early = r
-}
-
-// decide ends the wait for a decision. q.mu is held.
-func (q *questions) decide(d protocol.Decided) {
-	q.decision <- d
-	q.waiting = 0
+	q.decisions <- d
 }
 
 // openQuestions counts the questions of all turns that wait for a decision in

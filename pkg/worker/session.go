@@ -51,7 +51,7 @@ func (s *sessionRun) begin(t *turnRun) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.turn = t
-	if s.notice != "" && t.recorder.notice(s.notice) {
+	if s.notice != "" && t.output.Notice(s.notice) {
 		s.notice = ""
 	}
 	if s.requested.cause != nil && s.requested.fence == t.Fence {
@@ -102,7 +102,7 @@ func (s *sessionRun) interrupt(reason error) {
 func (s *sessionRun) notify(text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.turn == nil || !s.turn.recorder.notice(text) {
+	if s.turn == nil || !s.turn.output.Notice(text) {
 		s.notice = text
 	}
 }

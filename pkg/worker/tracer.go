@@ -73,22 +73,25 @@ func (t *turnRun) follow() {
 			ID: m.Message.ID, TraceParent: m.Message.TraceParent, Text: m.Message.Text, First: m.First() && !goesOn, Waited: m.Age,
 		})
 	}
-	t.recorder.trace = t.opts.Tracer.TurnBegan(b)
+	t.trace = t.opts.Tracer.TurnBegan(b)
 }
 
-// traced lets the tracer see an event. r.mu is held.
-func (r *recorder) traced(e agent.Event) {
-	if r.replays {
-		return
+// traced lets the tracer see an event.
+func (t *turnRun) traced(e agent.Event) {
+	if t.trace != nil {
+		defer t.untraced()
+		t.trace.Event(e)
 	}
-	defer r.untraced()
-	r.trace.Event(e)
 }
 
 // tracesEnd lets the tracer see the turn's end.
-func (r *recorder) tracesEnd(end TurnEnd) {
-	defer r.untraced()
-	r.trace.Ended(end)
+func (t *turnRun) tracesEnd(end TurnEnd) {
+	if t.trace != nil {
+		t.output.Tell(func() {
+			defer t.untraced()
+			t.trace.Ended(end)
+		})
+	}
 }
 
 // untraced is deferred around the calls of a tracer: a turn does not fail because its tracer does.

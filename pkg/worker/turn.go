@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"turnstile/internal/protocol"
+	"turnstile/internal/turnlog"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 )
@@ -42,8 +43,8 @@ type turnRun struct {
 	ctx    context.Context // the context of the agent's run
 	cancel context.CancelCauseFunc
 
-	recorder  *recorder
-	steps     *steps
+	output    *turnlog.Log
+	trace     TurnTrace // nil: there is none
 	questions *questions
 	steering  *steering // nil: the agent takes no steers
 	warm      *warmTurn // nil: no agent is kept warm
@@ -70,18 +71,18 @@ func newTurnRun(d *turnDeps, claim *protocol.Claim, log *slog.Logger, s *seat, r
 	}
 	t.ctx, t.cancel = turnContext(claim.Lease())
 	t.fail = t.cancel
-	t.recorder = newRecorder(&t.ClaimedTurn, claim, d.opts.checkpointInterval, d.tokens, t.containment)
-	t.recorder.started = func() { t.pauses.works(t.name, t.Started) }
+	t.output = turnlog.New(turnlog.Config{
+		Turn: &t.ClaimedTurn, Store: claim, Context: claim.Lease().Context(), GoesOn: t.served.Continues, CheckpointEvery: d.opts.checkpointInterval,
+		Logger: t.log, Contain: t.contain, Began: func() { t.pauses.works(t.name, t.Started) },
+		Used: func(u session.Usage) { t.tokens.report(t.ClaimedTurn.Agent, u) }, Trace: t.traced,
+	})
 	t.follow()
-	t.recorder.entries.apart = t.served.Continues
-	t.steps = &steps{recorder: t.recorder}
 	claim.AskWithin(max(0, t.served.askTimeout))
-	t.questions = newQuestions(t.ctx, t.recorder, d.open, t.served, parks{
-		after: d.opts.ParkAfter, cap: d.parked, drains: d.drains, steps: t.steps, seat: s,
-		leave: func() { t.interrupt(drainError{d.drainReason()}) },
+	t.questions = newQuestions(t.ctx, claim, t.output, t.containment, d.open, t.served, parks{
+		after: d.opts.ParkAfter, cap: d.parked, drains: d.drains, seat: s, leave: func() { t.interrupt(drainError{d.drainReason()}) },
 	})
 	if t.Steerable {
-		t.steering = newSteering(t.recorder, func(m protocol.Taken) bool {
+		t.steering = newSteering(claim, t.output, t.containment, func(m protocol.Taken) bool {
 			_, refused := t.refusal(m)
 			return refused
 		})
@@ -100,7 +101,7 @@ func (t *turnRun) run() (more bool, err error) {
 			more, err = false, t.endPanicked(t.panicked("the turn", p))
 		}
 	}()
-	defer t.cancel(errOver)
+	defer t.cancel(turnlog.ErrOver)
 	defer t.steering.stop()
 	if slices.ContainsFunc(t.Messages(), func(m protocol.Taken) bool { return m.Redelivered > 0 }) {
 		// The message may have killed its last worker. A death counts only if the worker has
@@ -114,7 +115,7 @@ func (t *turnRun) run() (more bool, err error) {
 	}
 	if end, refused, err := t.dismiss(); refused || err != nil {
 		t.steering.stop() // a later steer would go into the next turn
-		t.recorder.stop()
+		t.output.Stop()
 		if err != nil {
 			return false, err
 		}
@@ -130,7 +131,7 @@ func (t *turnRun) run() (more bool, err error) {
 	if err != nil {
 		t.warm.close()
 	}
-	t.recorder.stop()
+	t.output.Stop()
 	return t.writeEnd(result, err)
 }
 
@@ -151,7 +152,7 @@ func (t *turnRun) apply(request error, steer bool, d protocol.Decided) {
 // may use its whole grace, or more.
 func (t *turnRun) interrupt(reason error) {
 	t.cancel(reason)
-	t.recorder.checkpoints.now()
+	t.output.Checkpoint()
 }
 
 // dismiss archives messages that must not run, and removes them from the turn. If all must not

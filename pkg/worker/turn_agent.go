@@ -20,14 +20,14 @@ func (t *turnRun) prepare() (in *agent.Turn, err error) {
 		Session: t.Session, TranscriptID: t.TranscriptID, ID: t.ID, Fence: t.Fence,
 		Messages:    make([]session.Message, 0, 1),
 		Redelivered: t.Redelivered > 0, Attempt: t.Attempt,
-		Host: agent.Host{Emit: t.recorder.record, Ask: t.questions.ask, Wait: t.questions.wait, StartStep: t.steps.start, EndStep: t.steps.end, Lease: t.claim.Lease()},
+		Host: agent.Host{Emit: t.output.Emit, Ask: t.questions.ask, Wait: t.questions.wait, StartStep: t.output.StartStep, EndStep: t.output.EndStep, Lease: t.claim.Lease()},
 	}
 	for _, m := range t.Messages() {
-		in.Messages = append(in.Messages, agentMessage(m.Message))
+		in.Messages = append(in.Messages, m.Message.Said())
 		in.TraceParent = cmp.Or(in.TraceParent, m.Message.TraceParent)
 	}
-	if t.recorder.trace != nil {
-		in.TraceParent = t.recorder.trace.TraceParent()
+	if t.trace != nil {
+		in.TraceParent = t.trace.TraceParent()
 	}
 	if t.steering != nil {
 		in.Host.Steers = t.steering.offers
@@ -59,7 +59,7 @@ func (t *turnRun) prepare() (in *agent.Turn, err error) {
 func (t *turnRun) runAgent(in *agent.Turn) (result agent.Result, err error) {
 	t.ran = true
 	t.reportStart()
-	timeout := time.AfterFunc(t.timeout-t.recorder.journal.ran, func() {
+	timeout := time.AfterFunc(t.timeout-t.output.Ran(), func() {
 		t.cancel(fmt.Errorf("%w: ended after %s", errTimeout, t.timeout))
 	})
 	defer timeout.Stop()
@@ -93,24 +93,24 @@ func (t *turnRun) recall(in *agent.Turn, resumed bool) error {
 		t.log.Info("the transcript is long: the agent does not get its oldest entries", "given", len(stored.Entries), "older", stored.Older)
 	}
 	in.History, in.State = stored.Entries, stored.State
-	t.recorder.state.found(stored.State)
+	t.output.FoundState(stored.State)
 	earlier := stored.Earlier
+	if earlier != nil {
+		in.Steps = t.output.TakeOver(earlier)
+	}
 	switch {
-	case earlier == nil:
+	case earlier == nil, len(earlier.Steps) > 0 && !t.served.Continues:
 	case len(earlier.Steps) > 0:
-		in.Steps = t.steps.takeOver(earlier)
-		if t.steps.continues = t.served.Continues; !t.served.Continues {
-			t.recorder.beginAgain(earlier)
-			break
-		}
 		var recap []session.Entry
-		recap, in.Kept = t.recorder.goOn(earlier)
-		in.History, in.Messages = append(in.History, recap...), in.Messages[:len(t.recorder.entries.lead())]
-		t.offerAgain(in.Kept)
+		recap, in.Kept = t.output.GoOn(earlier)
+		in.History, in.Messages = append(in.History, recap...), in.Messages[:len(t.output.Lead())]
+		if again := t.unheard(in.Kept); t.steering != nil && len(again) > 0 {
+			t.steering.offerAgain(again)
+		}
 		t.log.Info("the turn goes on", "message", t.Message.ID, "reason", t.Resume, "steps", len(earlier.Steps), "entries", len(in.Kept))
 		return nil // without a note: it sees what it has done
 	case len(earlier.Entries) > 0:
-		t.recorder.inherit(earlier)
+		t.output.Inherit(earlier)
 		earlier.Entries[len(earlier.Entries)-1].Interrupted = true
 		in.History = append(in.History, earlier.Entries...)
 	}
@@ -123,27 +123,23 @@ func (t *turnRun) recall(in *agent.Turn, resumed bool) error {
 	})
 	t.noted = len(t.Dropped)
 	if resumed {
-		t.log.Info("the turn is resumed", "message", t.Message.ID, "reason", t.Resume, "entries", len(t.recorder.unfinished().entries))
+		t.log.Info("the turn is resumed", "message", t.Message.ID, "reason", t.Resume, "entries", len(t.output.Unfinished().Entries))
 	}
 	return nil
 }
 
-// offerAgain offers the messages that earlier runs have steered in and of which their output does not tell: no agent
-// has them.
-func (t *turnRun) offerAgain(kept []session.Entry) {
-	var again []protocol.Taken
-	for _, m := range t.Messages()[len(t.recorder.entries.lead()):] {
+// unheard returns the messages that earlier runs have steered in and of which their output, kept, does not tell. If the
+// agent takes no steers, they go back.
+func (t *turnRun) unheard(kept []session.Entry) (messages []protocol.Taken) {
+	for _, m := range t.Messages()[len(t.output.Lead()):] {
 		if !slices.ContainsFunc(kept, func(e session.Entry) bool { return e.Role == session.RoleUser && e.Message == m.Message.ID }) {
-			again = append(again, m)
+			messages = append(messages, m)
+			if t.steering == nil || t.Ends != nil {
+				t.unoffered = append(t.unoffered, m.Message.ID)
+			}
 		}
 	}
-	if t.steering != nil && len(again) > 0 {
-		t.steering.offer(again)
-		return
-	}
-	for _, m := range again {
-		t.unoffered = append(t.unoffered, m.Message.ID)
-	}
+	return messages
 }
 
 // mayStart returns why the agent must not be started any more, or nil. It checks the lease

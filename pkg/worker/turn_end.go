@@ -26,7 +26,7 @@ type ending struct {
 // writeEnd decides how the turn ends, and writes it. An agent that returned without an error has
 // finished, even if an interrupt or a stop was requested meanwhile.
 func (t *turnRun) writeEnd(result agent.Result, err error) (more bool, _ error) {
-	unavailable := errors.Is(err, agent.ErrUnavailable) && !t.recorder.acted.Load()
+	unavailable := errors.Is(err, agent.ErrUnavailable) && !t.output.Acted()
 	if t.ran && !unavailable && t.ctx.Err() == nil {
 		t.pauses.works(t.name, t.Started)
 	}
@@ -34,9 +34,9 @@ func (t *turnRun) writeEnd(result agent.Result, err error) (more bool, _ error) 
 		if t.questions.parked != nil {
 			t.log.Warn("the agent has not returned agent.ErrParked: its turn is done, and does not go on")
 		}
-		r := t.recorder.finished(result)
-		t.warm.returnToPool(len(r.entries))
-		end := protocol.End{Status: session.StatusDone, Reply: r.reply, Entries: r.entries, Usage: r.usage}
+		r := t.output.Finished(result)
+		t.warm.returnToPool(len(r.Entries))
+		end := protocol.End{Status: session.StatusDone, Reply: r.Reply, Entries: r.Entries, Usage: r.Usage}
 		if result.Cut {
 			end.Code = session.CodeLength
 		}
@@ -79,6 +79,7 @@ func (t *turnRun) writeEnd(result agent.Result, err error) (more bool, _ error) 
 
 // endUnrun ends a turn that was begun only for that: its owner before had left it. No agent runs.
 func (t *turnRun) endUnrun() (more bool, err error) {
+	t.steering.stop()
 	if t.Carries != "" {
 		stored, err := t.claim.History(t.claim.Lease().Context())
 		if err != nil {
@@ -86,11 +87,12 @@ func (t *turnRun) endUnrun() (more bool, err error) {
 		}
 		if earlier := stored.Earlier; earlier != nil {
 			earlier.Closed = len(earlier.Entries)
-			t.recorder.goOn(earlier)
+			t.output.TakeOver(earlier)
+			_, kept := t.output.GoOn(earlier)
+			t.unheard(kept)
 		}
 	}
-	t.steering.stop()
-	t.recorder.stop()
+	t.output.Stop()
 	if end, ok := t.requested(t.Ends); ok {
 		return t.finish(end)
 	}
@@ -100,13 +102,13 @@ func (t *turnRun) endUnrun() (more bool, err error) {
 // requested returns the end of a turn for which a stop, an interrupt or a rollback was requested.
 // ok is false for any other turn.
 func (t *turnRun) requested(cause error) (end protocol.End, ok bool) {
-	r := t.recorder.unfinished()
-	end.Reply, end.Usage = r.reply, r.usage
+	r := t.output.Unfinished()
+	end.Reply, end.Usage = r.Reply, r.Usage
 	switch {
 	case errors.Is(cause, protocol.ErrStopRequested):
 		end.Status, end.Error = session.StatusStopped, "stopped by user"
 	case errors.Is(cause, protocol.ErrInterruptRequested):
-		end.Status, end.Error, end.Entries = session.StatusInterrupted, "interrupted by a newer message", r.entries
+		end.Status, end.Error, end.Entries = session.StatusInterrupted, "interrupted by a newer message", r.Entries
 	case errors.Is(cause, protocol.ErrRollbackRequested):
 		end.Status, end.Error, end.Reply, end.Rollback = session.StatusInterrupted, "rolled back by a newer message", "", true
 	default:
@@ -116,9 +118,9 @@ func (t *turnRun) requested(cause error) (end protocol.End, ok bool) {
 }
 
 func (t *turnRun) failed(err error) (more bool, _ error) {
-	r := t.recorder.unfinished()
+	r := t.output.Unfinished()
 	end := failure(err)
-	end.Reply, end.Usage = r.reply, r.usage
+	end.Reply, end.Usage = r.Reply, r.Usage
 	return t.finish(end)
 }
 
@@ -156,12 +158,12 @@ func (t *turnRun) finish(end protocol.End) (more bool, err error) {
 	// Another worker may start an agent that this one cannot.
 	end.Release = t.Ends != nil || t.pauses.of(t.name).failures > 0 || t.release()
 	if end.Status != session.StatusStopped { // a stop also ends the steered messages
-		end.Untaken = append(t.steering.untaken(), t.unoffered...)
+		end.Untaken = t.output.Untaken(append(t.steering.taken(), t.unoffered...))
 	}
 	if end.Status == session.StatusDone {
 		end.Told = t.noted
 	}
-	t.recorder.state.end(len(end.Entries), end.Rollback)
+	t.output.EndState(len(end.Entries), end.Rollback)
 	t.end = ending{status: end.Status, code: end.Code}
 	if why := cmp.Or(end.Detail, end.Error); why != "" {
 		t.end.why = errors.New(why)
@@ -195,8 +197,8 @@ func (t *turnRun) retry(err error) (more bool, _ error) {
 // meanwhile, that end is written.
 func (t *turnRun) park(end ending, p protocol.Parking) (more bool, _ error) {
 	t.end = end
-	t.recorder.state.end(0, false)
-	if err := t.recorder.store("", true); err != nil {
+	t.output.EndState(0, false)
+	if err := t.output.StoreRest(); err != nil {
 		return false, err
 	}
 	return t.left(t.claim.Park(t.claim.Lease().Context(), p))
@@ -243,14 +245,14 @@ func (t *turnRun) endPanicked(cause error) (err error) {
 		}
 	}()
 	t.cancel(cause)
-	t.recorder.silence()
+	t.output.Close()
 	t.steering.stop()
 	t.warm.drop()
 	if t.claim.Turn().Fence != t.Fence {
 		return cause // its end is written, and the next turn does not run here
 	}
 	end := failure(cause)
-	end.Untaken, end.Release = t.steering.untaken(), true
+	end.Untaken, end.Release = t.steering.taken(), true // the log may be what is broken
 	_, err = t.claim.Finish(t.claim.Lease().Context(), end)
 	if err = t.written(err); err == nil {
 		t.end = ending{status: session.StatusFailed, code: end.Code, why: cause}

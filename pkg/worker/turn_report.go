@@ -53,9 +53,7 @@ func (t *turnRun) reportEnd(lost error) (last outcome) {
 	if told := t.opts.Observer.TurnEnded; told != nil {
 		told(end)
 	}
-	if t.recorder.trace != nil {
-		t.recorder.tracesEnd(end)
-	}
+	t.tracesEnd(end)
 	if ctx := context.Background(); t.log.Enabled(ctx, level) {
 		line := []slog.Attr{
 			slog.String("status", string(end.Status)), slog.String("message", end.Message), slog.Int("attempt", end.Attempt),

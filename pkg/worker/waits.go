@@ -2,8 +2,6 @@ package worker
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -26,10 +24,7 @@ func (q *questions) wait(ctx context.Context, w agent.Wait) (value json.RawMessa
 
 // waitFor stores a wait, lets it begin, and waits for its end.
 func (q *questions) waitFor(ctx context.Context, w agent.Wait) (json.RawMessage, error) {
-	if err := q.parks.note(w.Key); err != nil {
-		return nil, err
-	}
-	secret, err := q.parks.steps.secret(w.Key)
+	secret, err := q.output.BeginWait(w.Key)
 	if err != nil {
 		return nil, err
 	}
@@ -38,8 +33,6 @@ func (q *questions) waitFor(ctx context.Context, w agent.Wait) (json.RawMessage,
 		return q.value(w, known, err)
 	}
 	asked := time.Now()
-	decided := q.await(known.Question)
-	defer q.await(0)
 	if w.Begin != nil {
 		if err := w.Begin(context.WithValue(ctx, beginning{}, true), secret); err != nil {
 			return nil, err
@@ -49,7 +42,7 @@ func (q *questions) waitFor(ctx context.Context, w agent.Wait) (json.RawMessage,
 	if timed {
 		left = max(w.Timeout-known.Age-time.Since(asked), 0)
 	}
-	_, over, err := q.until(ctx, w.Key, parkedError{known.Question, left, w.Key}, timed, decided, w.Sent)
+	_, over, err := q.until(ctx, w.Key, parkedError{known.Question, left, w.Key}, timed, w.Sent)
 	if over { // a value that is in Redis by now counts
 		_, err = q.claim.Deny(q.claim.Lease().Context(), w.Key)
 	}
@@ -67,7 +60,7 @@ func (q *questions) value(w agent.Wait, known protocol.Asked, err error) (json.R
 	case err != nil:
 		return nil, err
 	case given:
-		q.parks.steps.count(w.Key, len(value))
+		q.output.CountValue(w.Key, len(value))
 		return value, nil
 	case known.Decision.Allowed():
 		return nil, fmt.Errorf("%w: the key %q is a question's", agent.ErrStep, w.Key)
@@ -77,25 +70,25 @@ func (q *questions) value(w agent.Wait, known protocol.Asked, err error) (json.R
 	return nil, agent.ErrNoValue
 }
 
-// secret is what a program needs to end the wait with that key: the same in every run, and known to nobody who
-// cannot read the turn in Redis.
-func (s *steps) secret(key string) (string, error) {
-	s.recorder.mu.Lock()
-	defer s.recorder.mu.Unlock()
-	origin := s.recorder.journal.origin
-	if origin == "" {
-		return "", fmt.Errorf("%w: the turn has no origin", agent.ErrStep)
-	}
-	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00wait\x00%s", origin, key))
-	return hex.EncodeToString(sum[:16]), nil
+// parks says when a turn that waits for a decision gives up its worker.
+type parks struct {
+	after  time.Duration // 0: never
+	cap    *parkedCap
+	drains <-chan struct{} // closed when the worker drains: then at once
+	leave  func()          // interrupts a turn that waits and cannot be parked, for the drain
+	seat   *seat           // for questions without a Key
 }
 
-// count adds a value to the bytes of the journal, once in a run.
-func (s *steps) count(key string, bytes int) {
-	s.lock()
-	defer s.mu.Unlock()
-	if !s.counted[key] {
-		s.counted[key] = true
-		s.bytes += bytes
-	}
+// parkRetry is how soon a turn is parked that could not be, because a step was running.
+const parkRetry = time.Second
+
+// parkedError is the error of a question, or of a wait, that goes on without a worker.
+type parkedError struct {
+	number int
+	left   time.Duration // until it is over
+	waits  string        // the key of the wait; "": a question
 }
+
+func (parkedError) Error() string { return agent.ErrParked.Error() }
+
+func (parkedError) Unwrap() error { return agent.ErrParked }

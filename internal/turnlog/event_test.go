@@ -1,4 +1,4 @@
-package worker
+package turnlog
 
 import (
 	"bytes"
@@ -25,7 +25,7 @@ func FuzzEvents(f *testing.F) {
 	f.Fuzz(func(t *testing.T, name, id string, input, output, data []byte, failed string, cost float64, tokens int64) {
 		raw := func(b []byte) json.RawMessage { return append(json.RawMessage(nil), b...) }
 		usage := &session.Usage{Model: name, InputTokens: tokens, CachedTokens: tokens, OutputTokens: tokens, CostUSD: cost}
-		all := entries{turn: &protocol.ClaimedTurn{ID: "t"}}
+		all := newEntries(&protocol.ClaimedTurn{ID: "t"})
 		for _, e := range []agent.Event{
 			{Type: session.EventText, Text: name},
 			{Type: session.EventToolStart, Name: name, CallID: id, Input: raw(input)},

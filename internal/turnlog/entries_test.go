@@ -1,4 +1,4 @@
-package worker
+package turnlog
 
 import (
 	"encoding/json"
@@ -15,7 +15,7 @@ import (
 // A tool's end belongs to the last running tool with its ID.
 func TestToolsWithOneID(t *testing.T) {
 	t.Parallel()
-	s := entries{turn: &protocol.ClaimedTurn{ID: "t"}}
+	s := newEntries(&protocol.ClaimedTurn{ID: "t"})
 	start := func(name string) { s.add(agent.Event{Type: session.EventToolStart, Name: name, CallID: "0"}, 1) }
 	end := func(out string) {
 		s.add(agent.Event{Type: session.EventToolEnd, CallID: "0", Output: json.RawMessage(out)}, 1)
@@ -38,7 +38,7 @@ func TestToolsWithOneID(t *testing.T) {
 func TestUnknownToolsAreCheap(t *testing.T) {
 	t.Parallel()
 	const n = 200_000
-	s := entries{turn: &protocol.ClaimedTurn{ID: "t"}}
+	s := newEntries(&protocol.ClaimedTurn{ID: "t"})
 	for i := range n {
 		s.add(agent.Event{Type: session.EventToolStart, CallID: fmt.Sprint("open", i)}, 1)
 	}
