@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 	"strconv"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,19 +17,34 @@ import (
 	"turnstile/test/expect"
 )
 
-// writes is a Store that notes when the journal is written.
+// writes is a Store that notes when the journal is written, and what followers are shown.
 type writes struct {
 	began time.Time
 	at    []time.Duration
+	gate  chan struct{} // writes of the journal wait for it to be closed; nil: they do not
+
+	mu    sync.Mutex
+	shown []string
 }
 
-func (*writes) Emit(context.Context, []session.Event) error            { return nil }
+func (w *writes) Emit(_ context.Context, events []session.Event) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, e := range events {
+		w.shown = append(w.shown, string(e.Type)+" "+e.CallID+e.Text)
+	}
+	return nil
+}
+
 func (*writes) Title(context.Context, string) error                    { return nil }
 func (*writes) StoreState(context.Context, json.RawMessage, int) error { return nil }
 func (*writes) Progressed()                                            {}
-func (w *writes) Journal(context.Context, protocol.JournalWrite) (string, error) {
+func (w *writes) Journal(ctx context.Context, written protocol.JournalWrite) (string, error) {
 	w.at = append(w.at, time.Since(w.began))
-	return "origin", nil
+	if w.gate != nil {
+		<-w.gate
+	}
+	return "origin", w.Emit(ctx, written.Events)
 }
 
 // logOf begins a log in a bubble of synctest.
@@ -111,5 +127,32 @@ func TestCheckpointBeforeTheInterval(t *testing.T) {
 		l.Checkpoint()
 		synctest.Wait()
 		expect.Equal(t, "checkpoints of a text", len(w.at), 1)
+	})
+}
+
+// The end of a step, and what comes after it, is shown by the write that stores it, and not by a batch that is due before.
+func TestEventsOfAStepWaitForItsWrite(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l, w := logOf(t, time.Hour)
+		defer l.Stop()
+		spec := agent.StepSpec{Key: "step"}
+		_, err := l.StartStep(t.Context(), spec)
+		expect.OK(t, err)
+		w.gate = make(chan struct{})
+		l.does(toolEnded, "tool") // its checkpoint waits at the gate
+		synctest.Wait()
+		ended := make(chan error)
+		go func() { ended <- l.EndStep(t.Context(), spec, agent.StepEnd{Output: []byte("1")}) }()
+		synctest.Wait()
+		l.does(someText, "after it")
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		before := []string{"tool_start step", "tool_start tool", "tool_end tool"}
+		expect.List(t, "shown before", w.shown, before...)
+		close(w.gate)
+		expect.OK(t, <-ended)
+		synctest.Wait()
+		expect.List(t, "shown after", w.shown, append(before, "tool_end step", "text after it")...)
 	})
 }
