@@ -133,8 +133,8 @@ func insistent(ctx context.Context, turn *agent.Turn) (agent.Result, error) {
 	turn.Emit(agent.Event{Type: session.EventToolStart, CallID: "t", Name: "look"})
 	turn.Emit(agent.Event{Type: session.EventToolEnd, CallID: "t", Output: []byte("1")})
 	step(spec("b"))
-	turn.Emit(agent.Event{Type: session.EventNotice, Text: "so far"})
 	turn.Emit(agent.Event{Type: session.EventText, Text: "and more"})
+	turn.Emit(agent.Event{Type: session.EventNotice, Text: "so far"}) // a last text is stored only if its batch was due
 	return agent.Result{}, nil
 }
 
