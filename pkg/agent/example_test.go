@@ -190,3 +190,24 @@ func ExampleForUser() {
 	// HTTP 413 from the model's server
 	// the conversation is too long: /new begins a new one
 }
+
+// A program that runs agents without a worker gives them a transcript as a worker does.
+func ExampleRemembered() {
+	failed := &session.Ended{Status: session.StatusFailed, Why: "the model refused"}
+	turn := &agent.Turn{Messages: []session.Message{{ID: "m2", Text: "what happened?"}}}
+	turn.History = agent.Remembered([]session.Entry{
+		{Role: session.RoleUser, Turn: "t1", Message: "m1", Text: "book it", Attachments: []session.Attachment{{Name: "me.png", URL: "https://a.test"}}},
+		{Role: session.RoleTool, Turn: "t1", Tool: &session.ToolUse{Name: "charge", Input: []byte(`{"eur":12}`), Output: []byte(`"paid"`)}, Ended: failed},
+	}, turn.Messages)
+	fmt.Println(turn.RecapEnded(1 << 10))
+	// Output:
+	// [The end of what was said in this conversation before, which you may have in part:]
+	//
+	// User: book it
+	//
+	// Assistant used the tool charge({"eur":12}): "paid"
+	//
+	// Assistant: [This turn failed here: the model refused]
+	//
+	// [End of what was said before. What follows is new.]
+}

@@ -19,9 +19,24 @@ const mostLost = 20
 // before the turn's text. It has the newest entries, in at most limit bytes, and is empty if there
 // is no history.
 func (t *Turn) Recap(limit int) string {
+	return t.recap(t.History, limit, "[What was said in this conversation before, oldest first:]")
+}
+
+// RecapEnded is Recap for an agent whose own session goes on: of the last turns, those that failed or were stopped. The
+// session may have their words, and does not know how they ended.
+func (t *Turn) RecapEnded(limit int) string {
+	from := len(t.History)
+	for from > 0 && t.History[from-1].Ended != nil {
+		from -= len(lastTurn(t.History[:from]))
+	}
+	return t.recap(t.History[from:], limit, "[The end of what was said in this conversation before, which you may have in part:]")
+}
+
+// recap is a history as text. begin is the line before it if all of it fits.
+func (t *Turn) recap(history []session.Entry, limit int, begin string) string {
 	var parts []string
 	size, whole, who := 0, true, t.Speakers()
-	for _, e := range slices.Backward(t.History) {
+	for _, e := range slices.Backward(history) {
 		part := recapEntry(e, who)
 		if part == "" {
 			continue
@@ -36,7 +51,6 @@ func (t *Turn) Recap(limit int) string {
 		return ""
 	}
 	slices.Reverse(parts)
-	begin := "[What was said in this conversation before, oldest first:]"
 	if !whole {
 		begin = "[The end of what was said in this conversation before, oldest first:]"
 	}

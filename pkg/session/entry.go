@@ -1,6 +1,9 @@
 package session
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"fmt"
+)
 
 // Role is the author of an entry.
 type Role string
@@ -30,7 +33,22 @@ type Entry struct {
 
 	Turn        string `json:"turn"`                  // the turn's ID
 	At          Time   `json:"at"`                    // by Redis' clock
-	Interrupted bool   `json:"interrupted,omitempty"` // the turn was interrupted here
+	Interrupted bool   `json:"interrupted,omitempty"` // the turn was cut off here
+	Ended       *Ended `json:"ended,omitempty"`       // in the last entry of a turn that failed or was stopped
+}
+
+// Ended says how a turn ended that failed or was stopped.
+type Ended struct {
+	Status Status `json:"status"`
+	Why    string `json:"why"` // the sentence for users that is the outcome's Error
+}
+
+// String returns a clause for people, such as "failed: the model refused".
+func (e Ended) String() string {
+	if e.Status == StatusStopped {
+		return "stopped"
+	}
+	return fmt.Sprintf("%s: %s", e.Status, e.Why)
 }
 
 // ToolUse is one use of a tool by an agent.

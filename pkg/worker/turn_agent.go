@@ -92,7 +92,7 @@ func (t *turnRun) recall(in *agent.Turn, resumed bool) error {
 	if stored.Older > 0 {
 		t.log.Info("the transcript is long: the agent does not get its oldest entries", "given", len(stored.Entries), "older", stored.Older)
 	}
-	in.History, in.State = stored.Entries, stored.State
+	in.History, in.State = agent.Remembered(stored.Entries, in.Messages), stored.State
 	t.output.FoundState(stored.State)
 	earlier := stored.Earlier
 	if earlier != nil {

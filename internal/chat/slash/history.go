@@ -37,6 +37,9 @@ func history(ctx context.Context, c Operations, args string) (string, error) {
 			b.WriteByte('\n')
 		}
 		b.WriteString(line(e))
+		if e.Ended != nil {
+			b.WriteString(" [" + shorten(e.Ended.String()) + "]")
+		}
 	}
 	return b.String(), nil
 }
@@ -56,7 +59,7 @@ func line(e session.Entry) string {
 		return fmt.Sprintf("tool: %s, interrupted", e.Tool.Name)
 	case e.Tool != nil:
 		return "tool: " + e.Tool.Name
-	case e.Interrupted:
+	case e.Interrupted && e.Ended == nil:
 		return fmt.Sprintf("%s: %s [interrupted]", e.Role, shorten(e.Text))
 	}
 	return fmt.Sprintf("%s: %s", e.Role, shorten(e.Text))

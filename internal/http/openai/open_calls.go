@@ -15,6 +15,9 @@ func (a *API) openCalls(ctx context.Context, sessionKey string) (map[string]int,
 	}
 	open := map[string]int{}
 	err = of.turns(ctx, of.length, false, func(turn []session.Entry) bool {
+		if turn[len(turn)-1].Ended != nil {
+			return true // its agent has forgotten what it brought: see agent.Remembered
+		}
 		words := false
 		for _, e := range turn {
 			words = words || e.Role == session.RoleUser && (e.Text != "" || len(e.Attachments) > 0)

@@ -80,7 +80,10 @@ func (s shown) print(w io.Writer) error {
 	fmt.Fprintf(&b, "\ntranscript (%d)\n", len(s.Transcript))
 	for _, e := range s.Transcript {
 		mark := ""
-		if e.Interrupted {
+		switch {
+		case e.Ended != nil:
+			mark = printable.Line(" (" + e.Ended.String() + ")")
+		case e.Interrupted:
 			mark = " (interrupted)"
 		}
 		head := fmt.Sprintf("  %s  %-9s  ", clock(e.At.Time), printable.Line(string(e.Role)))

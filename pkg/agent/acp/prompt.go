@@ -21,11 +21,12 @@ func (w *warm) prompt(at *agent.Turn) []acpsdk.ContentBlock {
 		w.goOn = ""
 		return []acpsdk.ContentBlock{acpsdk.TextBlock(w.users().Prompt(text))}
 	}
-	text := at.Text()
+	text, before := at.Text(), at.RecapEnded(recapSize)
 	if w.state.Recap {
-		if before := at.Recap(recapSize); before != "" {
-			text = before + "\n\n" + text
-		}
+		before = at.Recap(recapSize)
+	}
+	if before != "" {
+		text = before + "\n\n" + text
 	}
 	blocks, who := []acpsdk.ContentBlock{acpsdk.TextBlock(w.users().Prompt(text))}, at.Speakers()
 	for _, m := range at.Messages {

@@ -82,10 +82,13 @@ func (a *Agent) Run(ctx context.Context, turn *agent.Turn) (agent.Result, error)
 			logger.Info("the agent's session has the turn's message, and goes on with it", "agent_session", known.Session)
 		default:
 			recap := ""
-			if known.Session == "" || known.Recap || len(turn.Kept) > 0 {
+			whole := known.Session == "" || known.Recap || len(turn.Kept) > 0
+			if whole {
 				recap = turn.Recap(recapLimit)
+			} else {
+				recap = turn.RecapEnded(recapLimit)
 			}
-			known.Recap, known.Given = recap != "", a.program.giving(spec, known.Session, turn)
+			known.Recap, known.Given = whole && recap != "", a.program.giving(spec, known.Session, turn)
 			text = prompt(recap, turn)
 		}
 		emit, failed := turn.Emit, error(nil)
