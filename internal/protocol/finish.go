@@ -21,7 +21,7 @@ type End struct {
 	Error   string          // why the turn did not succeed, for users
 	Code    string          // of a failure
 	Detail  string          // why, for operators; may be empty
-	Entries []session.Entry // for the transcript
+	Entries []session.Entry // for the transcript; the last one of a turn that failed or was stopped gets Ended
 	Usage   *session.Usage  // of the turn; nil if unknown
 
 	// Rollback undoes the turn: its messages are archived, although its status is
@@ -185,7 +185,10 @@ func (c *Claim) written(end End) (w written, err error) {
 	if err != nil {
 		return w, fmt.Errorf("encode outcome: %w", err)
 	}
-	for _, e := range c.consumer.bounded(end.Entries) {
+	for i, e := range c.consumer.bounded(end.Entries) {
+		if i == len(end.Entries)-1 && (end.Status == session.StatusFailed || end.Status == session.StatusStopped) {
+			e.Ended = &session.Ended{Status: end.Status, Why: CutText(outcome.Error, failureMost)}
+		}
 		entry, err := marshal(e)
 		if err != nil {
 			return w, fmt.Errorf("encode entry: %w", err)
@@ -215,7 +218,7 @@ func (c *Claim) released(ctx context.Context, now, at int64) error {
 	return nil
 }
 
-// How many bytes of an error are stored: with the turn's end, and in the task of a retried message.
+// How many bytes of an error are stored: with the turn's end, and in the task of a retried message or an entry.
 const (
 	errorMost   = 16 << 10
 	failureMost = 1 << 10

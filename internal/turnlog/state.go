@@ -32,6 +32,15 @@ func (l *Log) saveState() {
 	l.mu.Unlock()
 }
 
+// KeepState lets the stored state outlive the entries of a turn that did not end well.
+func (l *Log) KeepState() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.wantedState == nil {
+		l.wantedState = l.storedState
+	}
+}
+
 // EndState stores the state at the end of a turn that adds so many entries. The transcript and the
 // state are not written by one script, so the state is valid for the transcript both before and
 // after the turn's end. If it cannot be stored, the next turn's agent has only the history.

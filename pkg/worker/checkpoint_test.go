@@ -327,8 +327,8 @@ func TestB67_EmptyReply(t *testing.T) {
 	}{
 		"nothing at all":   {func(_ *rig, a *act) { a.reply("") }, session.StatusDone, []string{"user hello"}},
 		"a tool only":      {func(_ *rig, a *act) { a.toolStart("1"); a.toolEnd("1"); a.reply("") }, session.StatusDone, []string{"user hello", "tool search"}},
-		"an error":         {func(_ *rig, a *act) { a.fail(errors.New("no")) }, session.StatusFailed, nil},
-		"a stop":           {func(r *rig, _ *act) { r.say("", "/stop") }, session.StatusStopped, nil},
+		"an error":         {func(_ *rig, a *act) { a.fail(errors.New("no")) }, session.StatusFailed, []string{"user hello (interrupted)"}},
+		"a stop":           {func(r *rig, _ *act) { r.say("", "/stop") }, session.StatusStopped, []string{"user hello (interrupted)"}},
 		"an interruption":  {func(r *rig, _ *act) { r.say("m2", "now", session.ModeInterrupt) }, session.StatusInterrupted, []string{"user hello (interrupted)"}},
 		"a rollback":       {func(r *rig, _ *act) { r.say("m2", "now", session.ModeRollback) }, session.StatusInterrupted, nil},
 		"a text of blanks": {func(_ *rig, a *act) { a.text(""); a.reply("") }, session.StatusDone, []string{"user hello"}},

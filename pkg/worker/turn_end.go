@@ -103,24 +103,29 @@ func (t *turnRun) endUnrun() (more bool, err error) {
 // ok is false for any other turn.
 func (t *turnRun) requested(cause error) (end protocol.End, ok bool) {
 	r := t.output.Unfinished()
-	end.Reply, end.Usage = r.Reply, r.Usage
+	end.Reply, end.Usage, end.Entries = r.Reply, r.Usage, r.Entries
 	switch {
 	case errors.Is(cause, protocol.ErrStopRequested):
 		end.Status, end.Error = session.StatusStopped, "stopped by user"
 	case errors.Is(cause, protocol.ErrInterruptRequested):
-		end.Status, end.Error, end.Entries = session.StatusInterrupted, "interrupted by a newer message", r.Entries
+		end.Status, end.Error = session.StatusInterrupted, "interrupted by a newer message"
 	case errors.Is(cause, protocol.ErrRollbackRequested):
-		end.Status, end.Error, end.Reply, end.Rollback = session.StatusInterrupted, "rolled back by a newer message", "", true
+		end.Status, end.Error, end.Reply, end.Entries, end.Rollback = session.StatusInterrupted, "rolled back by a newer message", "", nil, true
 	default:
 		return protocol.End{}, false
 	}
 	return end, true
 }
 
+// failed ends a turn that failed. What it has done stays in the transcript, unless the entries are what failed, or
+// cannot be trusted after a panic.
 func (t *turnRun) failed(err error) (more bool, _ error) {
 	r := t.output.Unfinished()
 	end := failure(err)
 	end.Reply, end.Usage = r.Reply, r.Usage
+	if !errors.Is(err, errPanicked) && !errors.Is(err, errNotStored) {
+		end.Entries = r.Entries
+	}
 	return t.finish(end)
 }
 
@@ -162,6 +167,8 @@ func (t *turnRun) finish(end protocol.End) (more bool, err error) {
 	}
 	if end.Status == session.StatusDone {
 		end.Told = t.noted
+	} else if len(end.Entries) > 0 {
+		t.output.KeepState()
 	}
 	t.output.EndState(len(end.Entries), end.Rollback)
 	t.end = ending{status: end.Status, code: end.Code}
@@ -174,6 +181,10 @@ func (t *turnRun) finish(end protocol.End) (more bool, err error) {
 		// The lease is held and Redis is there, so these entries cannot be stored. Another run
 		// would end the same. So the turn fails, without entries, and the session continues.
 		t.warm.drop()
+		if end.Status == session.StatusFailed || end.Status == session.StatusStopped {
+			end.Entries, end.Detail = nil, fmt.Sprintf("%s; %v: %v", cmp.Or(end.Detail, end.Error), errNotStored, err)
+			return t.finish(end)
+		}
 		return t.failed(fmt.Errorf("%w: %w", errNotStored, err))
 	}
 	return more, err

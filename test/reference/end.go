@@ -38,10 +38,16 @@ func (s *Session) Finish(h *Claim, e End) string {
 			s.complete(id, e.Status, e.Error)
 		} else {
 			s.archive(id, e.Status, e.Error)
-			s.unsaid = unsaid{id, last.Number}
+			if len(e.Entries) == 0 {
+				s.unsaid = unsaid{id, last.Number}
+			}
 		}
 	}
 	said, sid := len(s.Transcripts[r.TranscriptID]), r.TranscriptID
+	if n := len(e.Entries); n > 0 && (e.Status == "failed" || e.Status == "stopped") {
+		e.Entries = slices.Clone(e.Entries)
+		e.Entries[n-1].Ended = true
+	}
 	s.append(sid, e.Entries)
 	s.Journal = nil
 	switch {

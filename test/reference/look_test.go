@@ -303,7 +303,7 @@ func kept(text string) string {
 func (b *actual) entry(e session.Entry) reference.Entry {
 	n, _ := strconv.Atoi(strings.TrimPrefix(b.names.turnID(e.Turn), "T"))
 	text, _, large := strings.Cut(e.Text, padding)
-	return reference.Entry{Role: string(e.Role), Text: text, Turn: n, Large: large}
+	return reference.Entry{Role: string(e.Role), Text: text, Turn: n, Large: large, Ended: e.Ended != nil}
 }
 
 func (b *actual) entries(lines []string) []reference.Entry {

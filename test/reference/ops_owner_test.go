@@ -254,7 +254,7 @@ func finish(l *life, a, b, c int) step {
 	case 4:
 		e.Status, e.Error = []string{"stopped", "expired"}[a/64%2], ""
 	}
-	if e.Status == "done" || e.Status == "interrupted" && !e.Rollback {
+	if e.Status != "expired" && !e.Rollback {
 		e.Entries = l.entries(p.model, b)
 	}
 	e.Told = e.Status == "done" // as the worker does

@@ -90,7 +90,7 @@ type Message struct {
 	Route       *Route // of its outcome; nil: none
 }
 
-// unsaid is the last message that failed or was stopped, and the last turn's number by then.
+// unsaid is the last message that failed or was stopped without entries, and the last turn's number by then.
 type unsaid struct {
 	id    string
 	fence int
@@ -172,6 +172,7 @@ type Entry struct {
 	Message    string // of the user's
 	Turn       int
 	Large      bool // a few of these fill a transcript
+	Ended      bool // it is the last one of a turn that failed or was stopped
 }
 
 // Journal is what a turn had done at its last checkpoint.

@@ -141,8 +141,8 @@ end
 -- it with count_archived. The field seen becomes arrived: /resume reads the message's place there,
 -- and after a Run in asynqmon the message does not expire again at once.
 --
--- If the message failed or was stopped, the caller also sets run's unsaid, "fence id" with the last
--- turn's fence: undo does not take an earlier turn for this message's.
+-- If the message failed or was stopped without entries, the caller also sets run's unsaid, "fence id" with the last
+-- turn's fence: /undo and /retry do not take an earlier turn for this message's.
 local function archive(s_archived, s_task, id, msg, unique, why, outcome, now)
   local seconds, seen = math.floor(now / 1000), call('HGET', s_task .. id, 'seen')
   call('ZADD', s_archived, string.format('%d', seconds), id)

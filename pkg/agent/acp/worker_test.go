@@ -3,6 +3,8 @@ package acp
 import (
 	"context"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -153,5 +155,24 @@ func TestTimeoutOfAWorkersTurn(t *testing.T) {
 	client, _ := startWorker(t, a, worker.Config{AgentTimeout: time.Second})
 	if o := say(t, client, "text a\nhang"); o.Status != session.StatusFailed {
 		t.Errorf("%+v", o)
+	}
+}
+
+// A failed turn leaves the agent's session, and the next prompt tells the agent of the turn.
+func TestAFailedTurnIsRemembered(t *testing.T) {
+	t.Parallel()
+	log := filepath.Join(t.TempDir(), "log")
+	client, _ := startWorker(t, acting(t, "can-load", "log="+log), worker.Config{})
+	pidOf(t, say(t, client, "pid"))
+	if o := say(t, client, "end refusal"); o.Status != session.StatusFailed {
+		t.Fatalf("%+v", o)
+	}
+	pidOf(t, say(t, client, "pid"))
+	sent, err := os.ReadFile(log)
+	expect.OK(t, err)
+	lines := strings.Split(strings.TrimSpace(string(sent)), "\n")
+	last := lines[len(lines)-1]
+	if !strings.Contains(string(sent), "session/load") || !strings.Contains(last, `User: end refusal\n\nAssistant: [This turn failed here: the agent failed]\n\n[End of`) || strings.Contains(last, "User: pid") {
+		t.Errorf("%s", sent)
 	}
 }

@@ -51,7 +51,7 @@ func say(t *testing.T, a agent.Agent, key, text string) session.Outcome {
 }
 
 // The second worker resumes the session that the first one began. A failed turn in between does not
-// change the program's session.
+// change the program's session, and the program is told of it.
 func TestTwoWorkers(t *testing.T) {
 	t.Parallel()
 	for _, kind := range kinds {
@@ -70,9 +70,12 @@ func TestTwoWorkers(t *testing.T) {
 				t.Fatalf("%d starts", len(h))
 			}
 			for i, of := range h {
-				if resumed := strings.Contains(strings.Join(of.Args, " "), "s-1"); resumed != (i > 0) || of.Stdin != "hello" {
+				if resumed := strings.Contains(strings.Join(of.Args, " "), "s-1"); resumed != (i > 0) || i < 2 && of.Stdin != "hello" {
 					t.Errorf("turn %d: %q hears %q", i, of.Args, of.Stdin)
 				}
+			}
+			if last := h[2].Stdin; !strings.Contains(last, "User: hello\n\nAssistant: [This turn failed here: the agent failed]\n\n[End of") || !strings.HasSuffix(last, "\n\nhello") {
+				t.Errorf("after the failure it hears %q", last)
 			}
 		})
 	}
