@@ -2,13 +2,16 @@ package turnstile
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"turnstile/internal/protocol"
 	"turnstile/internal/protocol/index"
+	"turnstile/internal/protocol/rediskey"
 	"turnstile/internal/protocol/wire"
+	"turnstile/internal/redis/script"
 	"turnstile/pkg/session"
 )
 
@@ -25,20 +28,22 @@ const (
 	undoTries = 10
 )
 
-// Undo removes the last turn's entries from the transcript and returns that turn. Concurrent calls
-// of Undo and Retry for the same turn remove it once, and all succeed.
+// Undo removes the last turn that ended, and returns it: its entries from the transcript, and its dead letters.
+// Concurrent calls of Undo and Retry for the same turn remove it once, and all succeed.
 //
 // The error wraps session.ErrBusy if a turn has begun and not ended, session.ErrNoTurn if the
-// transcript has no turn, and session.ErrLastFailed if the last message failed or was stopped and is still a dead
-// letter: then the transcript's last turn is an earlier message's. It also returns an error if the turn has more than 10,000 entries. After
+// transcript has no turn, and session.ErrLastFailed if the last message failed or was stopped without entries, and is
+// still a dead letter. It also returns an error if the turn has more than 10,000 entries. After
 // these errors, and after one that wraps session.ErrUnchanged, nothing was changed.
 func (s *Session) Undo(ctx context.Context) (session.Undone, error) {
 	return s.retract(ctx, false)
 }
 
 // Retry is Undo that also puts the user's texts of that turn back at the head of the queue, as one
-// message with a new ID. If that is not a valid message, because its text is too long or the
-// transcript has lost it, nothing is changed and the error wraps session.ErrInvalid.
+// message with a new ID, whose steps have the idempotency keys of that turn while its first message is stored. A turn
+// without entries, for which Undo returns session.ErrLastFailed, runs again. If the texts are not a valid message,
+// because they are too long or the transcript has lost them, nothing is changed and the error wraps
+// session.ErrInvalid.
 func (s *Session) Retry(ctx context.Context) (session.Undone, error) {
 	return s.retract(ctx, true)
 }
@@ -56,15 +61,28 @@ func (s *Session) retract(ctx context.Context, again bool) (session.Undone, erro
 		if info.LeaseLeft > 0 || info.Phase != session.PhaseIdle {
 			break
 		}
-		end, err := s.lastTurn(ctx, info.TranscriptID)
-		u = end.Undone
+		unsaid, err := protocol.ReadUnsaid(ctx, s.c.rdb, s.key, s.c.cfg.Limits)
 		if err != nil {
-			return u, protocol.Unchanged(err, true)
+			return session.Undone{}, protocol.Unchanged(err, true)
 		}
+		end, err := s.lastTurn(ctx, info.TranscriptID)
+		last := len(unsaid.Messages) > 0 && unsaid.TranscriptID == info.TranscriptID && s.follows(unsaid, end)
+		if err != nil && !(last && errors.Is(err, session.ErrNoTurn)) {
+			return end.Undone, protocol.Unchanged(err, true)
+		}
+		switch {
+		case last && !again:
+			return u, protocol.Unchanged(fmt.Errorf("%w: %s", session.ErrLastFailed, s.key), true)
+		case last && unsaid.Invalid != nil:
+			return u, protocol.Unchanged(unsaid.Invalid, true)
+		case last:
+			end.turnOf(unsaid, s.key)
+		}
+		u = end.Undone
 		move := protocol.Undo{
 			By:      s.user,
 			Session: s.key, TranscriptID: info.TranscriptID, Turn: u.Turn, Entries: u.Entries, Length: end.length, Written: info.Entries, Limits: s.c.cfg.Limits,
-			Messages: end.messages(),
+			Unsaid: unsaid.Stored, Messages: end.messages(),
 		}
 		if again {
 			m := end.message()
@@ -80,8 +98,6 @@ func (s *Session) retract(ctx context.Context, again bool) (session.Undone, erro
 		switch done.State {
 		case "held":
 			return u, fmt.Errorf("%w in session %s", session.ErrBusy, s.key)
-		case "unsaid":
-			return u, fmt.Errorf("%w: %s", session.ErrLastFailed, s.key)
 		case "changed":
 			continue // a turn or another undo has changed it meanwhile
 		}
@@ -97,7 +113,32 @@ func (s *Session) retract(ctx context.Context, again bool) (session.Undone, erro
 type turnEnd struct {
 	session.Undone
 	length int64           // of the transcript
+	ended  bool            // it failed or was stopped
 	texts  []session.Entry // the user's, newest first
+}
+
+// follows reports whether unsaid messages are newer than the transcript's last turn. With its number, they waited
+// during that turn: a turn that was stopped with them is the last one.
+func (s *Session) follows(unsaid protocol.Unsaid, end turnEnd) bool {
+	fence, _ := strings.CutPrefix(end.Turn, rediskey.IDPrefix(s.key))
+	turn := script.Number(fence)
+	return unsaid.Fence > turn || unsaid.Fence == turn && !end.ended
+}
+
+// turnOf replaces the turn by the unsaid one.
+func (t *turnEnd) turnOf(unsaid protocol.Unsaid, key string) {
+	t.Undone, t.texts = session.Undone{}, nil
+	if unsaid.Fence > 0 {
+		t.Turn = fmt.Sprint(rediskey.IDPrefix(key), unsaid.Fence)
+	}
+	for _, m := range slices.Backward(unsaid.Messages) {
+		e := session.Entry{Role: session.RoleUser, Text: m.Text, Message: m.ID, Meta: m.Meta, Attachments: m.Attachments}
+		if m.Request != nil {
+			e.Brought = &m.Request.Brought
+		}
+		t.texts = append(t.texts, e)
+	}
+	t.join()
 }
 
 // lastTurn reads the transcript's last turn, page by page from its end. An entry that cannot be
@@ -125,12 +166,17 @@ func (s *Session) lastTurn(ctx context.Context, transcriptID string) (end turnEn
 	if end.Turn == "" {
 		return end, fmt.Errorf("%w: %s", session.ErrNoTurn, s.key)
 	}
+	end.join()
+	return end, nil
+}
+
+// join sets the turn's text.
+func (t *turnEnd) join() {
 	var texts []string
-	for _, e := range slices.Backward(end.texts) {
+	for _, e := range slices.Backward(t.texts) {
 		texts = append(texts, e.Text)
 	}
-	end.Text = strings.Join(texts, "\n\n")
-	return end, nil
+	t.Text = strings.Join(texts, "\n\n")
 }
 
 // add adds the next older entry. It returns false if the entry belongs to another turn.
@@ -141,6 +187,7 @@ func (t *turnEnd) add(e session.Entry) bool {
 	if t.Entries++; e.Turn == "" {
 		return true
 	}
+	t.ended = t.ended || e.Ended != nil
 	if t.Turn = e.Turn; e.Role == session.RoleUser {
 		t.texts = append(t.texts, e)
 	}

@@ -86,7 +86,7 @@ func undoing(kind string) func(*actors.Bench, *filler, int) func() error {
 		f.past(kind, n) // all of the turn "old"
 		return func() error {
 			return protocol.Do(b.Ctx, b.Redis, "undo", protocol.KeysOf(actors.Key, id), []string{b.Keys.Call("undo-old")}, "by", "", "turn", "old", "id", "", "msg", "", "sid", id,
-				"entries", n, "length", n, "written", b.Info().Entries, "messages", []string{}).Err()
+				"entries", n, "length", n, "written", b.Info().Entries, "unsaid", "", "messages", []string{}).Err()
 		}
 	}
 }

@@ -83,6 +83,6 @@ func retract(b *actors.Bench, task, msg string) func() error {
 	}
 	return func() error {
 		return protocol.Do(b.Ctx, b.Redis, "undo", protocol.KeysOf(actors.Key, s.TranscriptID), []string{b.Keys.Call("undo-" + turn)}, "by", "", "turn", turn, "id", task, "msg", msg,
-			"sid", s.TranscriptID, "entries", n, "length", b.Redis.LLen(b.Ctx, b.Keys.Transcript(s.TranscriptID)).Val(), "written", s.Entries, "messages", messages).Err()
+			"sid", s.TranscriptID, "entries", n, "length", b.Redis.LLen(b.Ctx, b.Keys.Transcript(s.TranscriptID)).Val(), "written", s.Entries, "unsaid", b.Redis.HGet(b.Ctx, b.Keys.Run(), "unsaid").Val(), "messages", messages).Err()
 	}
 }

@@ -2,7 +2,14 @@ package protocol
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/protocol/rediskey"
 	"turnstile/internal/protocol/scripts"
@@ -11,12 +18,13 @@ import (
 	"turnstile/pkg/session"
 )
 
-// Undo removes a session's last turn from its transcript. lua/undo.lua.
+// Undo removes a session's last turn from its transcript, and its dead letters. lua/undo.lua.
 type Undo struct {
 	Session      string
 	TranscriptID string
 	Turn         string        // the ID of that turn
-	Entries      int           // how many it has
+	Entries      int           // how many it has; 0: it is Unsaid's
+	Unsaid       string        // Unsaid.Stored, when the transcript was read
 	Length       int64         // of the transcript when it was read
 	Written      int64         // entries written to the transcript by then
 	Messages     []string      // IDs of the turn's messages
@@ -27,7 +35,7 @@ type Undo struct {
 
 // UndoResult is the result of Undo.
 type UndoResult struct {
-	State   string // ok, held (the session has an owner), unsaid (the last message failed or was stopped) or changed (read the transcript again)
+	State   string // ok, held (the session has an owner) or changed (look again)
 	Entries int    // removed
 	Now     int64  // Redis' clock, ms
 }
@@ -47,10 +55,63 @@ func (u Undo) Do(ctx context.Context, rdb script.Client) (UndoResult, error) {
 		task = encodeTask(u.Session, u.Again.ID, payload, "", "")
 		id = rediskey.TaskID(u.Session, u.Again.ID)
 	}
-	k := scripts.KeysOf(u.Session, u.TranscriptID, time.Now())
-	r, err := scripts.Undo.Run(ctx, rdb, scripts.UndoKeys(k, k.Call("undo-"+u.Turn)), scripts.UndoArgs{
+	k, call := scripts.KeysOf(u.Session, u.TranscriptID, time.Now()), "undo-"+u.Turn
+	if u.Entries == 0 { // a turn may have entries, and an unsaid message after it
+		call = "retry-" + u.Unsaid
+	}
+	r, err := scripts.Undo.Run(ctx, rdb, scripts.UndoKeys(k, k.Call(call)), scripts.UndoArgs{
 		Prefixes: scripts.PrefixesOf(u.Session), By: cutBy(u.By), Turn: u.Turn, ID: id, Msg: string(task), SID: u.TranscriptID,
-		Entries: int64(u.Entries), Length: u.Length, Written: u.Written, Messages: tasks,
+		Entries: int64(u.Entries), Length: u.Length, Written: u.Written, Unsaid: u.Unsaid, Messages: tasks,
 	})
 	return UndoResult{State: string(r.Status), Entries: int(r.Removed), Now: r.Now}, err
+}
+
+// Unsaid is the last turn that failed or was stopped without entries, or the last message that was stopped while it
+// waited.
+type Unsaid struct {
+	Stored       string // the run record's field
+	Fence        int64  // of the turn, or of the last one by then
+	TranscriptID string // of the session's last turn
+	Messages     []wire.Message
+	Invalid      error // why one of them cannot run again
+}
+
+// ReadUnsaid returns the session's Unsaid. It has only those messages that are still dead letters.
+func ReadUnsaid(ctx context.Context, rdb redis.UniversalClient, sessionKey string, l session.Limits) (u Unsaid, err error) {
+	k := rediskey.For(sessionKey)
+	read := rdb.HMGet(ctx, k.Run(), "unsaid", "fence", "sid", "ids")
+	if err := read.Err(); err != nil {
+		return u, fmt.Errorf("read session %s: %w", sessionKey, err)
+	}
+	run := script.HashFields(read)
+	u.Stored, u.TranscriptID = run.Text("unsaid"), run.Text("sid")
+	fence, id, ok := strings.Cut(u.Stored, " ")
+	if !ok {
+		return u, nil
+	}
+	u.Fence = script.Number(fence)
+	ids := []string{id}
+	var turn []string
+	if json.Unmarshal([]byte(run.Text("ids")), &turn) == nil && run.Text("fence") == fence && slices.Contains(turn, id) {
+		ids = turn
+	}
+	err = EachTask(ctx, rdb, sessionKey, ids, func(i int, t script.Fields) bool {
+		var end struct{ Status session.Status }
+		if t.Text("state") != "archived" || json.Unmarshal([]byte(t.Text("result")), &end) != nil || end.Status != session.StatusFailed && end.Status != session.StatusStopped {
+			return true
+		}
+		task, err := ParseTaskMessage([]byte(t.Text("msg")))
+		var m wire.Message
+		if err == nil {
+			m, err = task.Message(l)
+		}
+		u.Invalid = errors.Join(u.Invalid, err)
+		m.ID = MessageID(rediskey.IDPrefix(sessionKey), ids[i])
+		u.Messages = append(u.Messages, m)
+		return true
+	}, "msg", "state", "result")
+	if err != nil {
+		return u, fmt.Errorf("read the last messages of %s: %w", sessionKey, err)
+	}
+	return u, nil
 }

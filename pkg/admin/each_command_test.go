@@ -164,6 +164,8 @@ func rivalBefore(b *actors.Bench, n int, operation, rival string) bool {
 	case strings.HasPrefix(operation, "erase"), rival == "erases":
 	case strings.HasPrefix(operation, "rerun") && rival != "stops":
 		expect.Equal(b, "dead letters", strings.Contains(dead, "archived"), false)
+	case operation == "retry": // of b, the last that was stopped
+		expect.Equal(b, "kept", b.State("a") != "", true)
 	default:
 		expect.Equal(b, "kept", b.State("a") != "" && b.State("b") != "", true)
 	}

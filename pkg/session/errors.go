@@ -41,9 +41,9 @@ var (
 	// ErrNoTurn: the session's transcript has no turn to undo.
 	ErrNoTurn = refusal("the transcript has no turn", ErrRefused)
 
-	// ErrLastFailed: the session's last message failed or was stopped, so it has no turn to undo or to run again. Rerun
-	// runs it again.
-	ErrLastFailed = refusal("the last message failed or was stopped, and has no turn in the transcript", ErrRefused)
+	// ErrLastFailed: the session's last message failed or was stopped and left nothing in the transcript, so there is
+	// nothing to undo. Retry runs it again.
+	ErrLastFailed = refusal("the last message failed or was stopped, and left nothing in the transcript", ErrRefused)
 
 	// ErrUndelivered: the session has undelivered outcomes (admin.Session.Erase).
 	ErrUndelivered = refusal("outcomes are not delivered", ErrRefused)

@@ -1,6 +1,7 @@
 package reference_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -300,7 +301,7 @@ func (b *actual) undo(u session.Undone, err error) string {
 	if err != nil {
 		return word(err)
 	}
-	return fmt.Sprintf("%s, %d entries, %q", b.names.turnID(u.Turn), u.Entries, u.Text)
+	return fmt.Sprintf("%s, %d entries, %q", b.names.turnID(cmp.Or(u.Turn, "0")), u.Entries, u.Text)
 }
 
 // timer runs a job of the timers, which may have run just now.

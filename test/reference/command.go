@@ -118,23 +118,40 @@ func (s *Session) SetReplyTo(destination string) {
 	}
 }
 
-// Undo removes the last turn's entries from the transcript. again: the user's text becomes one new
-// message at the head of the queue.
+// Undo removes the last turn that ended: its entries from the transcript, and its dead letters. again: the user's text
+// becomes one new message at the head of the queue.
 func (s *Session) Undo(again bool) string {
 	if s.Owner > 0 || s.Run.Phase == Parked {
 		return "a turn is running"
 	}
 	entries := s.Transcripts[s.TranscriptID]
-	if len(entries) == 0 {
-		return "the transcript has no turn"
+	last, n, of, said := Entry{}, 0, []string(nil), []string(nil)
+	if len(entries) > 0 {
+		last = entries[len(entries)-1]
 	}
-	turn := entries[len(entries)-1].Turn
-	var said, of []string
+	turn := last.Turn
 	for _, e := range entries {
-		if e.Turn == turn && e.Role == "user" {
-			said = append(said, e.Text)
-			of = append(of, e.Message)
+		if e.Turn != turn {
+			continue
 		}
+		if n++; e.Role == "user" {
+			of, said = append(of, e.Message), append(said, e.Text)
+		}
+	}
+	switch left := s.leftOut(); {
+	case len(left) > 0 && s.Run.TranscriptID == s.TranscriptID && (s.unsaid.fence > turn || s.unsaid.fence == turn && !last.Ended):
+		if !again {
+			return "the last message failed or was stopped, and left nothing in the transcript"
+		}
+		turn, n, of, said = s.unsaid.fence, 0, nil, nil
+		for _, m := range left {
+			if m.Long {
+				return "invalid"
+			}
+			of, said = append(of, m.ID), append(said, m.Text)
+		}
+	case len(entries) == 0:
+		return "the transcript has no turn"
 	}
 	text := strings.Join(said, "\n\n")
 	if again && text == "" {
@@ -143,18 +160,6 @@ func (s *Session) Undo(again bool) string {
 	if s.Owner == inDoubt || s.Run.Phase != Idle {
 		return "a turn is running"
 	}
-	if m := s.Messages[s.unsaid.id]; m != nil && m.State == Archived && (m.Status == "failed" || m.Status == "stopped") && s.unsaid.fence >= turn {
-		return "the last message failed or was stopped, and has no turn in the transcript"
-	}
-	n := 0
-	for n < len(entries) && entries[len(entries)-1-n].Turn == turn {
-		n++
-	}
-	s.Transcripts[s.TranscriptID] = entries[:len(entries)-n]
-	if s.Run.TranscriptID == s.TranscriptID {
-		s.Run.Entries++ // it only increases, which shows that somebody wrote
-	}
-	s.undone = turn
 	s.used()
 	all := s.all(of)
 	for i, id := range of {
@@ -162,19 +167,46 @@ func (s *Session) Undo(again bool) string {
 			all[i] = &Message{ID: id, Route: &route}
 		}
 	}
-	withdrawn := slices.DeleteFunc(all, func(m *Message) bool { return m == nil || m.Route == nil })
-	s.record("message.withdrawn", always(label(turn)), withdrawn)
+	routed := slices.DeleteFunc(all, func(m *Message) bool { return m == nil || m.Route == nil })
+	if n > 0 {
+		s.undone = turn
+		s.Transcripts[s.TranscriptID] = entries[:len(entries)-n]
+		if s.Run.TranscriptID == s.TranscriptID {
+			s.Run.Entries++ // it only increases, which shows that somebody wrote
+		}
+		s.record("message.withdrawn", always(label(turn)), routed)
+	}
+	for _, id := range of {
+		if m := s.Messages[id]; m != nil && m.State == Archived {
+			s.remove(id)
+		}
+	}
 	if again {
 		s.again++
 		m := &Message{ID: name("again", s.again), Text: text, State: Pending, Seen: s.Now}
 		s.Messages[m.ID] = m
 		s.Line = slices.Insert(s.Line, 0, m.ID)
-		if len(withdrawn) > 0 {
-			s.repeat(m, withdrawn[0])
+		if len(routed) > 0 {
+			s.repeat(m, routed[0])
 		}
 		s.announce()
 	}
-	return fmt.Sprintf("T%d, %d entries, %q", turn, n, text)
+	return fmt.Sprintf("%s, %d entries, %q", label(turn), n, text)
+}
+
+// leftOut are the dead letters of the last turn that failed or was stopped without entries, or the last message that
+// was stopped while it waited.
+func (s *Session) leftOut() (dead []*Message) {
+	ids := []string{s.unsaid.id}
+	if s.Run.Fence == s.unsaid.fence && slices.Contains(s.Run.IDs, s.unsaid.id) {
+		ids = s.Run.IDs
+	}
+	for _, id := range ids {
+		if m := s.Messages[id]; m != nil && m.State == Archived && (m.Status == "failed" || m.Status == "stopped") {
+			dead = append(dead, m)
+		}
+	}
+	return dead
 }
 
 // Rerun is /resume: messages that failed or were stopped go to the end of the queue, in the order of

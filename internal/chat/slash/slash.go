@@ -383,7 +383,7 @@ func undoRefusal(err error) (string, error) {
 	case errors.Is(err, session.ErrNoTurn):
 		return "The conversation has no turn yet. /resume runs a message again that failed or was stopped.", nil
 	case errors.Is(err, session.ErrLastFailed):
-		return "Your last message failed or was stopped, so it is not in the conversation. /resume runs it again.", nil
+		return "Your last message failed or was stopped, and left nothing in the conversation. /retry runs it again.", nil
 	case errors.Is(err, session.ErrInvalid): // about the conversation
 		return nothingChanged(err), nil
 	}

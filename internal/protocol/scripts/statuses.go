@@ -42,7 +42,6 @@ const (
 	Taken     Status = "taken"
 	Turn      Status = "turn"
 	Unknown   Status = "unknown"
-	Unsaid    Status = "unsaid"
 	Used      Status = "used"
 	Wait      Status = "wait"
 	Wrong     Status = "wrong"

@@ -16,26 +16,27 @@ var Undo = newMove[UndoArgs]("undo", undoLua, readUndo)
 
 // UndoKeys are the KEYS of Undo.
 func UndoKeys(k Keys, call string) []string {
-	return []string{k.Sentinel(), k.Run(), k.Record(), k.Transcript(), k.Pending(), k.Owed(), k.Outbox(), k.Deliveries(), k.Audit(), call}
+	return []string{k.Sentinel(), k.Run(), k.Record(), k.Transcript(), k.Pending(), k.Archived(), k.Owed(), k.Outbox(), k.Deliveries(), k.Audit(), call}
 }
 
 // UndoArgs are the arguments of Undo.
 type UndoArgs struct {
 	Prefixes
 	By       string   // who does it, '' if unknown: see audit
-	Turn     string   // to undo; the key call is named after it
+	Turn     string   // to undo
 	ID       string   // of the task to enqueue, or ''
 	Msg      string   // of the task
 	SID      string   // the transcript's id
-	Entries  int64    // how many the turn has, at most 10,000
+	Entries  int64    // how many the turn has, at most 10,000; 0: it left none
 	Length   int64    // how many the transcript had when it was read, and
 	Written  int64    // how many were written to it by then: run's entries, or 0 if these are of another transcript
+	Unsaid   string   // run's field then, or ''
 	Messages []string // task ids of the turn's messages
 }
 
 // Words are the arguments as ARGV has them.
 func (a UndoArgs) Words() []any {
-	return words([]any{a.Task, a.Prefix, a.By, a.Turn, a.ID, a.Msg, a.SID, a.Entries, a.Length, a.Written}, a.Messages)
+	return words([]any{a.Task, a.Prefix, a.By, a.Turn, a.ID, a.Msg, a.SID, a.Entries, a.Length, a.Written, a.Unsaid}, a.Messages)
 }
 
 // UndoResult is the result of Undo.

@@ -1,39 +1,35 @@
 -- Code generated from ../lua/undo.lua by go generate; DO NOT EDIT.
 --
--- undo: removes the last turn's entries from the transcript. For a retry, the same texts become a
--- message at the head of the queue. It is refused while a turn has begun and not ended, or if the
--- transcript was changed since the caller read its end.
+-- undo: removes the last turn that ended: its entries from the transcript, and its dead letters. For a retry, the same
+-- texts become a message at the head of the queue. It is refused while a turn has begun and not ended, or if the
+-- session has changed since the caller looked.
 --
--- KEYS sentinel run record transcript pending owed outbox deliveries audit call
+-- KEYS sentinel run record transcript pending archived owed outbox deliveries audit call
 -- ARGS
 --   s.task             prefix of the session's task hashes
 --   s.prefix           of task ids
 --   s.by               who does it, '' if unknown: see audit
---   turn               to undo; the key call is named after it
+--   turn               to undo
 --   id                 of the task to enqueue, or ''
 --   msg                of the task
 --   sid                the transcript's id
---   entries number     how many the turn has, at most 10,000
+--   entries number     how many the turn has, at most 10,000; 0: it left none
 --   length number      how many the transcript had when it was read, and
 --   written number     how many were written to it by then: run's entries,
 --     or 0 if these are of another transcript
+--   unsaid             run's field then, or ''
 --   messages list      task ids of the turn's messages
 -- RETURNS
 --   'ok' removed:int now:int
 --   'held'
---   'unsaid'           the session's last message failed or was stopped: it has no turn to undo
---   'changed'          read the transcript again: nothing is written
+--   'changed'          look again: nothing is written
 
 local call, pcall, try = redis.call, redis.pcall, pcall
 local KEYS, ARGV = KEYS, ARGV
-local s_sentinel, s_run, s_record, s_transcript, s_pending, s_owed, s_outbox, s_deliveries, s_audit, s_call, s_task, s_prefix, s_by = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], ARGV[1], ARGV[2], ARGV[3]
+local s_sentinel, s_run, s_record, s_transcript, s_pending, s_archived, s_owed, s_outbox, s_deliveries, s_audit, s_call, s_task, s_prefix, s_by = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], ARGV[1], ARGV[2], ARGV[3]
 local function fields_1(key)
   local v = call('HMGET', key, 'sid', 'entries', 'phase', 'unsaid')
   return {sid = v[1], entries = v[2], phase = v[3], unsaid = v[4]}
-end
-local function fields_2(key)
-  local v = call('HMGET', key, 'state', 'result')
-  return {state = v[1], result = v[2]}
 end
 
 -- count_for(s, to, n) adds n to a destination's count of undelivered outcomes.
@@ -180,8 +176,8 @@ local function route_of(s_deliveries, s_outbox, s_owed, s_task, id)
   return route
 end
 
-local turn, id, msg, sid, entries, length, written = ARGV[4], ARGV[5], ARGV[6], ARGV[7], tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10])
-local at = 11
+local turn, id, msg, sid, entries, length, written, unsaid = ARGV[4], ARGV[5], ARGV[6], ARGV[7], tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10]), ARGV[11]
+local at = 12
 local function list()
   local l, n = {}, tonumber(ARGV[at])
   for i = 1, n do l[i] = ARGV[at + i] end
@@ -200,13 +196,7 @@ n = tonumber(n)
 if n and (not again or put_in ~= '') then return {'ok', n, now} end
 local run, out = fields_1(s_run), n
 if call('EXISTS', s_sentinel) == 1 or (run.phase or 'idle') ~= 'idle' then return {'held'} end
-if (record_session_id or '') ~= sid then return {'changed'} end
-local after, failed = string.match(run.unsaid or '', '^(%d+) (.*)$')
-if failed and tonumber(after) >= (tonumber(string.match(turn, '%d+$')) or 0) then
-  local t = fields_2(s_task .. failed)
-  local read, outcome = try(cjson.decode, t.state == 'archived' and t.result or '')
-  if read and type(outcome) == 'table' and (outcome.status == 'failed' or outcome.status == 'stopped') then return {'unsaid'} end
-end
+if (record_session_id or '') ~= sid or not out and (run.unsaid or '') ~= unsaid then return {'changed'} end
 
 local counted = run.sid == sid
 if not out then
@@ -215,23 +205,32 @@ if not out then
   n = entries
 end
 call('LLEN', s_pending)
-local tasks = {}
+local tasks, dead, origin = {}, {}, false
 for i, task in ipairs(messages) do
   tasks[i] = {id = task, route = route_of(s_deliveries, s_outbox, s_owed, s_task, task) or call('EXISTS', s_task .. task) == 0 and remembered_route(s_deliveries, s_outbox, s_owed, s_prefix, task)}
+  if call('ZSCORE', s_archived, task) then dead[#dead + 1] = task end
 end
+if not out and entries == 0 and #dead < #messages then return {'changed'} end -- somebody has run or deleted one
+if again and messages[1] then origin = call('HGET', s_task .. messages[1], 'origin') end
 
-if not out then
+if not out and entries > 0 then
   call('LTRIM', s_transcript, 0, -1 - n)
   -- The count shows warm agents that the transcript has changed: it only rises.
   if counted then call('HINCRBY', s_run, 'entries', 1) end
   local routes, ids = by_route(tasks)
   for _, route in ipairs(routes) do add_record(s_deliveries, s_outbox, s_prefix, s_task, route, 'message.withdrawn', ids[route], ',"turn":' .. quote(turn), now) end
 end
-call('HSET', s_record, 'updated_at', string.format('%d', now), 'undone', n .. ' ' .. turn .. ' ' .. id)
+for _, task in ipairs(dead) do
+  call('ZREM', s_archived, task)
+  call('DEL', s_task .. task)
+end
+call('HSET', s_record, 'updated_at', string.format('%d', now))
+if n > 0 then call('HSET', s_record, 'undone', n .. ' ' .. turn .. ' ' .. id) end
 keep_result(s_call, n, id)
 audit(s_audit, s_by, again and 'retry' or 'undo', turn, now)
 if again then
   call('HSET', s_task .. id, 'msg', msg, 'state', 'pending', 'pending_since', string.format('%d', now) .. '000000', 'seen', string.format('%d', now))
+  if origin then call('HSET', s_task .. id, 'origin', origin) end -- its steps have the same idempotency keys
   call('RPUSH', s_pending, id)
   for _, t in ipairs(tasks) do
     if t.route then -- the first one's
