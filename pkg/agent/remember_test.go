@@ -101,7 +101,7 @@ func TestRemembered(t *testing.T) {
 	}
 }
 
-// An agent whose own session goes on is told of the turns at the end that failed, and of no others.
+// An agent whose own session goes on receives the turns at the end that failed, and no others.
 func TestRecapEnded(t *testing.T) {
 	t.Parallel()
 	entry := func(turn, text string, how *session.Ended) session.Entry {

@@ -33,7 +33,7 @@ type Entry struct {
 
 	Turn        string `json:"turn"`                  // the turn's ID
 	At          Time   `json:"at"`                    // by Redis' clock
-	Interrupted bool   `json:"interrupted,omitempty"` // the turn was cut off here
+	Interrupted bool   `json:"interrupted,omitempty"` // the turn was interrupted here
 	Ended       *Ended `json:"ended,omitempty"`       // in the last entry of a turn that failed or was stopped
 }
 

@@ -51,7 +51,7 @@ func say(t *testing.T, a agent.Agent, key, text string) session.Outcome {
 }
 
 // The second worker resumes the session that the first one began. A failed turn in between does not
-// change the program's session, and the program is told of it.
+// change the program's session, and the program receives its recap.
 func TestTwoWorkers(t *testing.T) {
 	t.Parallel()
 	for _, kind := range kinds {
