@@ -67,7 +67,7 @@ func (s *Session) retract(ctx context.Context, again bool) (session.Undone, erro
 		}
 		end, err := s.lastTurn(ctx, info.TranscriptID)
 		last := len(unsaid.Messages) > 0 && unsaid.TranscriptID == info.TranscriptID && s.follows(unsaid, end)
-		if err != nil && !(last && errors.Is(err, session.ErrNoTurn)) {
+		if err != nil && (!last || !errors.Is(err, session.ErrNoTurn)) {
 			return end.Undone, protocol.Unchanged(err, true)
 		}
 		switch {

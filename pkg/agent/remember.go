@@ -116,6 +116,9 @@ func cutJSON(value json.RawMessage) json.RawMessage {
 	}
 	text := string(value)
 	_ = json.Unmarshal(value, &text) // it stays what it is if it is no string
-	short, _ := json.Marshal(cut(text, recapTool))
+	short, err := json.Marshal(cut(text, recapTool))
+	if err != nil {
+		return nil // no string fails
+	}
 	return short
 }

@@ -81,12 +81,9 @@ func (a *Agent) Run(ctx context.Context, turn *agent.Turn) (agent.Result, error)
 		case text != "":
 			logger.Info("the agent's session has the turn's message, and goes on with it", "agent_session", known.Session)
 		default:
-			recap := ""
-			whole := known.Session == "" || known.Recap || len(turn.Kept) > 0
+			recap, whole := turn.RecapEnded(recapLimit), known.Session == "" || known.Recap || len(turn.Kept) > 0
 			if whole {
 				recap = turn.Recap(recapLimit)
-			} else {
-				recap = turn.RecapEnded(recapLimit)
 			}
 			known.Recap, known.Given = whole && recap != "", a.program.giving(spec, known.Session, turn)
 			text = prompt(recap, turn)
