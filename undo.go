@@ -72,9 +72,9 @@ func (s *Session) retract(ctx context.Context, again bool) (session.Undone, erro
 		}
 		switch {
 		case last && !again:
-			return u, protocol.Unchanged(fmt.Errorf("%w: %s", session.ErrLastFailed, s.key), true)
+			return u, fmt.Errorf("%w: %s", session.ErrLastFailed, s.key)
 		case last && unsaid.Invalid != nil:
-			return u, protocol.Unchanged(unsaid.Invalid, true)
+			return u, unsaid.Invalid
 		case last:
 			end.turnOf(unsaid, s.key)
 		}

@@ -70,7 +70,8 @@ func lastTurn(transcript []session.Entry) []session.Entry {
 	return transcript[from:]
 }
 
-// recapped is the recap of a turn that failed or was stopped. Its last entry is the agent's, and has Ended.
+// recapped is the recap of a turn that failed or was stopped. Its last entry is the agent's, and has Ended. A turn that
+// had only what a program brought has none: the program brings it again.
 func recapped(turn []session.Entry, again map[string]bool) (recap []session.Entry) {
 	left := map[session.Role]int{session.RoleUser: rememberedText, session.RoleAssistant: rememberedText}
 	for _, e := range turn {
@@ -92,6 +93,9 @@ func recapped(turn []session.Entry, again map[string]bool) (recap []session.Entr
 		if e.Text != "" || e.Tool != nil {
 			recap = append(recap, e)
 		}
+	}
+	if len(recap) == 0 {
+		return nil
 	}
 	last := turn[len(turn)-1]
 	end := howEnded(*last.Ended)

@@ -71,6 +71,10 @@ func TestRemembered(t *testing.T) {
 			all(ended(failed, user("1", "m1", "a"), said("1", "so")), []session.Entry{user("2", "m1", "a"), said("2", "done")}), "",
 			"user [The message that follows once more]|assistant so\n\n[This turn failed here: the model refused] (failed)|user a +a|assistant done",
 		},
+		"brought results": {
+			all(good, ended(failed, session.Entry{Role: session.RoleUser, Turn: "1", Message: "m1", Brought: &session.Brought{Results: []session.CallResult{{CallID: "c"}}}})), "",
+			"user hi +a|assistant hello",
+		},
 		"an entry that cannot be read": {
 			ended(failed, user("1", "m1", "a"), session.Entry{Role: session.RoleSystem, Text: "[unreadable]"}, said("1", "so")), "",
 			"user a|assistant so\n\n[This turn failed here: the model refused] (failed)",

@@ -76,6 +76,20 @@ func TestRowsOfCallsAndResults(t *testing.T) {
 	}
 }
 
+// Results that a failed turn had brought are sent again, after the response with the calls.
+func TestResultsAfterAFailure(t *testing.T) {
+	t.Parallel()
+	r, server := modelled(t, true, modelserver.Stream(modelserver.Call("c1", "pick")), modelserver.Error(http.StatusBadRequest, "invalid_value", "no"), modelserver.Reply("x"))
+	status, first := r.post("/v1/responses", `{"conversation":"s","input":"go","tools":`+tools+`}`)
+	expect.Equal(t, "status", status, 200)
+	for _, want := range []string{"failed", "completed"} {
+		_, got := r.post("/v1/responses", `{"previous_response_id":"`+first["id"].(string)+`","input":[{"type":"function_call_output","call_id":"c1","output":"one"}]}`)
+		expect.Equal(t, fmt.Sprint(got["error"]), got["status"], any(want))
+	}
+	messages, _ := heard(server, 3)
+	expect.Equal(t, "the model reads", messages, "system: Be kind.\nuser: go\nassistant:  c1=pick({})\ntool: one\n")
+}
+
 // A request may be all that was said: the model goes on from the assistant's words, or begins with the instructions.
 // In a session it brings nothing.
 func TestNothingOfTheUser(t *testing.T) {
