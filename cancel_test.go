@@ -104,7 +104,7 @@ func TestCancelWhatIsCollected(t *testing.T) {
 	})
 }
 
-// Where the cancelled message kept others waiting, the session is woken.
+// A turn that waits for its next attempt ends, and the session is woken.
 func TestCancelWhatIsRetried(t *testing.T) {
 	t.Parallel()
 	actors.OnceAndTwice(t, func(t *testing.T, b *actors.Bench) {
@@ -113,9 +113,27 @@ func TestCancelWhatIsRetried(t *testing.T) {
 		b.Say("b")
 		expect.OK(t, h.Park(b.Ctx, protocol.Parking{Failed: errors.New("x"), Wait: time.Hour}))
 		b.Pop()
-		cancelled(b, "a")
+		cancelling(b, "a")
 		expect.List(t, "woken", b.Pop(), actors.Key)
 		expect.List(t, "runs", b.Drain(), "b")
+		expect.Equal(t, "a", b.Outcome("a").Status, session.StatusStopped)
+	})
+}
+
+// One of several messages of a turn that waits, and has done nothing, only leaves the turn.
+func TestCancelOneOfATurnThatWaits(t *testing.T) {
+	t.Parallel()
+	actors.OnceAndTwice(t, func(t *testing.T, b *actors.Bench) {
+		b.Say("now")
+		h := b.Start()
+		b.SayCollected("a", "b", "c")
+		b.Finish(h)
+		expect.OK(t, h.Park(b.Ctx, protocol.Parking{Interrupted: "drain"}))
+		cancelled(b, "b")
+		h = b.Start()
+		expect.List(t, "the turn", actors.MessageIDs(h), "a", "c")
+		b.Finish(h)
+		expect.Equal(t, "b", b.Outcome("b").Status, session.StatusStopped)
 	})
 }
 

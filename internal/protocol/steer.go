@@ -74,7 +74,7 @@ func (c *Claim) split(untaken []string) (ending, back []part) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i, p := range c.part {
-		if i > len(c.turn.Collected) && slices.Contains(untaken, p.id) {
+		if i > 0 && slices.Contains(untaken, p.id) {
 			back = append(back, p)
 		} else {
 			ending = append(ending, p)

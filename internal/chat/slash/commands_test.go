@@ -212,6 +212,8 @@ func TestCommandResume(t *testing.T) {
 	actors.OnceAndTwice(t, func(t *testing.T, b *actors.Bench) {
 		b.Replies("/resume", "nothing to rerun")
 		b.SayAll("failed", "expired", "rolled-back", "operators", "running", "x", "dropped", "first", "second")
+		operator := asynq.NewInspectorFromRedisClient(b.BareRedis())
+		expect.OK(t, operator.ArchiveTask(rediskey.Queue(actors.Key), b.Task("operators")))
 		h := b.Start()
 		end := func(e protocol.End) {
 			t.Helper()
@@ -221,10 +223,6 @@ func TestCommandResume(t *testing.T) {
 		end(protocol.End{Status: session.StatusFailed, Error: "no"})
 		end(protocol.End{Status: session.StatusExpired, Error: "too old"})
 		end(protocol.End{Status: session.StatusInterrupted, Rollback: true, Error: "rolled back"})
-		expect.OK(t, h.Park(b.Ctx, protocol.Parking{Interrupted: "drain"}))
-		operator := asynq.NewInspectorFromRedisClient(b.BareRedis())
-		expect.OK(t, operator.ArchiveTask(rediskey.Queue(actors.Key), b.Task("operators")))
-		h = b.Start()
 		expect.Equal(t, "the turn", h.Turn().Message.ID, "running")
 		expect.OK(t, operator.DeleteTask(rediskey.Queue(actors.Key), b.Task("x")))
 		b.Worker = actors.NewWorker(t, b.Redis, "small", func(c *protocol.Config) { c.Line.Cap, c.Line.Drop = 2, session.DropOld })
@@ -234,6 +232,7 @@ func TestCommandResume(t *testing.T) {
 		expect.OK(t, h.Park(b.Ctx, protocol.Parking{Interrupted: "drain"}))
 		_, err := b.Client.Session(actors.Key).Stop(b.Ctx)
 		expect.OK(t, err)
+		b.ClaimNothing("its turn was stopped")
 		b.Say("new")
 		b.Redis.Del(b.Ctx, rediskey.Ready)
 		b.Replies("/resume", "Rerunning 5 messages.")

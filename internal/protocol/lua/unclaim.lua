@@ -1,7 +1,7 @@
 -- unclaim: takes back a claim by its token: its reply was lost, or the agent cannot be started. The turn stays
 -- begun, and its next claim goes on with it. It is neither an attempt nor an interruption.
 --
--- KEYS sentinel run resume pending lease scheduled retry
+-- KEYS sentinel run pending lease scheduled retry
 -- ARGS
 --   s.task       prefix of the session's task hashes
 --   s.token      of the claim

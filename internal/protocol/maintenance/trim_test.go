@@ -13,20 +13,22 @@ import (
 	"turnstile/test/expect"
 )
 
-// Trim does not archive a message that its turn requeued.
-func TestTrimLeavesWhatATurnRequeues(t *testing.T) {
+// Trim leaves room for what a turn returns, also while the turn waits to go on.
+func TestTrimBehindATurnThatWaits(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBenchWithCap(t, 2)
 	b.Say("a")
 	h := b.Start()
 	b.SayAll("b", "c")
 	expect.OK(t, h.Park(b.Ctx, protocol.Parking{Interrupted: "drain"}))
-	b.TrimAll()
-	expect.List(t, "the line", b.Waiting(), "a", "b", "c")
 	b.Enqueue("plain")
 	b.TrimAll()
-	expect.List(t, "the line", b.Waiting(), "a", "b", "c")
-	expect.Equal(t, "plain", b.Outcome("plain").Status, session.StatusDropped)
+	expect.List(t, "the line", b.Waiting(), "b", "c", "plain")
+	b.Enqueue("more")
+	b.TrimAll()
+	expect.List(t, "the line", b.Waiting(), "b", "c", "plain")
+	expect.Equal(t, "more", b.Outcome("more").Status, session.StatusDropped)
+	expect.Equal(t, "the turn", b.Start().Turn().Message.ID, "a")
 }
 
 // Trim archives delayed messages of other producers too, those that are due last first, also while

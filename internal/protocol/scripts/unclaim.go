@@ -16,7 +16,7 @@ var Unclaim = newMove[UnclaimArgs]("unclaim", unclaimLua, readUnclaim)
 
 // UnclaimKeys are the KEYS of Unclaim.
 func UnclaimKeys(k Keys) []string {
-	return []string{k.Sentinel(), k.Run(), k.Resume(), k.Pending(), k.Lease(), k.Scheduled(), k.Retry()}
+	return []string{k.Sentinel(), k.Run(), k.Pending(), k.Lease(), k.Scheduled(), k.Retry()}
 }
 
 // UnclaimArgs are the arguments of Unclaim.

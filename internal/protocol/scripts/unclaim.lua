@@ -3,7 +3,7 @@
 -- unclaim: takes back a claim by its token: its reply was lost, or the agent cannot be started. The turn stays
 -- begun, and its next claim goes on with it. It is neither an attempt nor an interruption.
 --
--- KEYS sentinel run resume pending lease scheduled retry
+-- KEYS sentinel run pending lease scheduled retry
 -- ARGS
 --   s.task       prefix of the session's task hashes
 --   s.token      of the claim
@@ -16,7 +16,7 @@
 
 local call, pcall, try = redis.call, redis.pcall, pcall
 local KEYS, ARGV = KEYS, ARGV
-local s_sentinel, s_run, s_resume, s_pending, s_lease, s_scheduled, s_retry, s_task, s_token = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], ARGV[1], ARGV[2]
+local s_sentinel, s_run, s_pending, s_lease, s_scheduled, s_retry, s_task, s_token = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], ARGV[1], ARGV[2]
 local function fields_1(key)
   local v = call('HMGET', key, 'token', 'fence', 'phase', 'ids', 'hold', 'last', 'stop', 'rollback', 'interrupt')
   return {token = v[1], fence = v[2], phase = v[3], ids = v[4], hold = v[5], last = v[6], stop = v[7], rollback = v[8], interrupt = v[9]}
