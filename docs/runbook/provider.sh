@@ -65,8 +65,8 @@ check_provider() {
 	enqueued -s patient --id m2 two
 	enqueued -s patient --id m3 three
 	eventually "five more requests" requests 429 $((n + 5))
-	eventually "worker ps" waits_for_its_time
-	seen "worker ps" "waits for its time" "$(<"$dir/ps")"
+	eventually "worker ps" tries_again
+	seen "worker ps" "tries again in" "$(<"$dir/ps")"
 	: >"$dir/up"
 	enqueued -s patient --id m3 --wait three
 	same "dead letters of the patient session" 0 "$(show patient .archived)"
@@ -75,7 +75,7 @@ check_provider() {
 	eventually "the reply" shows default "$said_by_users" one
 	figure "with 100 attempts: 0 dead letters, in order, after $(($(grep -c 429 "$dir/requests") - n)) refusals"
 }
-waits_for_its_time() {
+tries_again() {
 	"$bin/worker" ps >"$dir/ps"
-	grep -q "^patient .*waits for its time" "$dir/ps"
+	grep -q "^patient .*tries again in" "$dir/ps"
 }
