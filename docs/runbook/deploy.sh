@@ -46,7 +46,7 @@ AGENT
 	enqueued -s s1 --id m4 five
 	start_worker a
 	enqueued -s s1 --id m4 --wait five
-	same "the users' part" "gate one,two,five" "$(show s1 "$said_by_users")"
+	same "the users' part" "gate one,two,two,five" "$(show s1 "$said_by_users")"
 	for n in m2 m3; do
 		eventually "the reply of $n" turn_ended "$n"
 	done
