@@ -42,11 +42,11 @@ check_stuck() {
 	"$bin/worker" dead list deaf >"$dir/dead"
 	seen "worker dead" "stopped by user" "$(<"$dir/dead")"
 	"$bin/worker" dead rerun deaf d2 >"$dir/rerun"
-	eventually "what waited behind it" shows deaf "$said_by_users" behind
+	eventually "what waited behind it" shows deaf "$said_by_users" "gate deaf,behind"
 
 	same "cancel" 202 "$(curl -sS -o "$dir/cancel" -w '%{http_code}' -X DELETE "$gateway/v1/sessions/hung/messages/g1?running=true")"
 	enqueued -s hung --id m1 --wait behind
-	same "the users' part" behind "$(show hung "$said_by_users")"
+	same "the users' part" "gate one,behind" "$(show hung "$said_by_users")"
 	stop_worker "$worker_pid"
 
 	start_worker b TURNSTILE_AGENT_TIMEOUT=1s
