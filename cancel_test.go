@@ -129,11 +129,13 @@ func TestCancelOneOfATurnThatWaits(t *testing.T) {
 		b.SayCollected("a", "b", "c")
 		b.Finish(h)
 		expect.OK(t, h.Park(b.Ctx, protocol.Parking{Interrupted: "drain"}))
-		cancelled(b, "b")
+		o, ended, err := actors.Cancel(b.Ctx, b.Client.Session(actors.Key), "b", true)
+		expect.OK(t, err)
+		expect.Equal(t, "ended", ended, true)
+		expect.Equal(t, "status", o.Status, session.StatusStopped)
 		h = b.Start()
 		expect.List(t, "the turn", actors.MessageIDs(h), "a", "c")
 		b.Finish(h)
-		expect.Equal(t, "b", b.Outcome("b").Status, session.StatusStopped)
 	})
 }
 

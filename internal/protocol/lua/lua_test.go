@@ -112,10 +112,10 @@ func TestMisspeltNamesFail(t *testing.T) {
 		{"promote.lua", "'refused' by", "'refused' why", "no field by"},                // as it is declared
 		{"promote.lua", "PEXPIRE', s.sentinel, ttl", "PEXPIRE', s.sentinel, tl", "tl"}, // an argument
 		{"claim.lua", "call('PTTL', s.sentinel)", "call('PTTL', s.sentinal)", "s_sentinal"},
-		{"claim.lua", "mark.suspended or", "mark.suspend or", "suspend"},           // a table's field
-		{"claim.lua", "{id = ids[i], bytes", "{ids = ids[i], bytes", "ids"}, // as it is written
-		{"lib/turn.lua", "run.token == s.token", "run.tokn == s.token", "tokn"},    // in the library
-		{"claim.lua", "local first = group[1]", "local first = group[1]; gruop = {}", "gruop"}, // a local
+		{"claim.lua", "mark.suspended or", "mark.suspend or", "suspend"},                                            // a table's field
+		{"claim.lua", "{id = ids[i], bytes = bytes", "{id = ids[i], bites = bytes", "no table has the field bytes"}, // as it is written
+		{"lib/turn.lua", "run.token == s.token", "run.tokn == s.token", "tokn"},                                     // in the library
+		{"claim.lua", "local first = group[1]", "local first = group[1]; gruop = {}", "gruop"},                      // a local
 	} {
 		text, err := fs.ReadFile(Files(), c.file)
 		if err != nil {
