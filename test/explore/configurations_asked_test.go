@@ -2,6 +2,7 @@ package explore_test
 
 import (
 	"slices"
+	"strings"
 
 	"turnstile"
 
@@ -38,7 +39,7 @@ func askedOnes() []configuration {
 		{Configuration: explore.Configuration{
 			Name: "stop-holds", Purpose: "a turn that was told to stop is not run again, whatever becomes of its owner", AtLeast: 1_000,
 			Kinds: explore.AllFaults, Faults: 1, Before: before(text("m1")), Check: runsAgain,
-			Processes: with(list(turnStopper(), working("worker1", behaviour{renews: true})), timers()),
+			Processes: with(list(stopper("stop"), working("worker1", behaviour{renews: true})), timers()),
 		}, Deep: true},
 		{Configuration: explore.Configuration{
 			Name: "cancel", Purpose: "a message that was cancelled does not run again, and the others run", AtLeast: 5_000,
@@ -91,13 +92,18 @@ func askedOnes() []configuration {
 	}
 }
 
-// runsAgain finds another turn of a message after its turn was stopped.
+// runsAgain finds a turn that goes on although its end was requested.
 func runsAgain(v explore.View) string {
-	k := rediskey.For(main)
-	phase := v.Field(k.Run(), "phase")
-	if v.Told("stopped turn") && v.Has(k.Sentinel()) && (phase == "starting" || phase == "running") &&
-		v.Field(k.Run(), "fence") != v.Field(k.Run(), "stop") {
-		return "again: m1 was told to be stopped, and runs in another turn"
+	run := rediskey.For(main).Run()
+	fence, phase := v.Field(run, "fence"), v.Field(run, "phase")
+	if !strings.HasPrefix(v.Field(run, "ids"), `["`+rediskey.TaskID(main, "m1")+`"`) || phase != "starting" && phase != "running" ||
+		strings.HasPrefix(v.Field(run, "ending"), fence+" ") {
+		return ""
+	}
+	for _, request := range []string{"stop", "interrupt", "rollback"} {
+		if of := v.Field(run, request); of != "" && of < fence {
+			return "again: m1's turn was to end by a " + request + ", and goes on"
+		}
 	}
 	return ""
 }
@@ -114,8 +120,9 @@ func cancelledRuns(v explore.View) string {
 			return "cancelled: " + other + " was ended with m2"
 		}
 	}
-	phase := v.Field(k.Run(), "phase")
-	if v.Told("cancelling m2") && slices.Contains(v.Members(k.Active()), id) && phase != "idle" && v.Field(k.Run(), "fence") != v.Field(k.Run(), "stop") {
+	fence, phase := v.Field(k.Run(), "fence"), v.Field(k.Run(), "phase")
+	if v.Told("cancelling m2") && slices.Contains(v.Members(k.Active()), id) && phase != "idle" && fence != v.Field(k.Run(), "stop") &&
+		!strings.HasPrefix(v.Field(k.Run(), "ending"), fence+" ") {
 		return "again: m2's turn was to end, and m2 runs in another one"
 	}
 	return ""

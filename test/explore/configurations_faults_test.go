@@ -5,8 +5,9 @@ import (
 	"strings"
 	"time"
 
-	"turnstile"
+	"github.com/redis/go-redis/v9"
 
+	"turnstile"
 	"turnstile/internal/protocol/rediskey"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
@@ -122,6 +123,21 @@ func faultyOnes() []configuration {
 			Processes: with(list(working("worker1", behaviour{survives: true, limit: 2}), working("worker2", behaviour{survives: true, limit: 2}), reaper())),
 		}},
 		{Configuration: explore.Configuration{
+			Name: "apart", Purpose: "messages whose turn kills its workers are taken apart once, and one of them is no dead letter", AtLeast: 1_000,
+			Ordered: []string{"m1", "m2"}, Kinds: explore.Crash, Faults: 3, Check: takenApart,
+			Before: append([]func(*explore.Life){settings(session.QueueSettings{Mode: session.ModeCollect, Cap: 2})},
+				append(before(mode("m0", session.ModeQueue), text("m1"), text("m2")), func(l *explore.Life) {
+					work(l, "worker0", behaviour{makesWay: true}) // of m0
+				})...),
+			Processes: with(list(working("worker1", behaviour{checkpoints: true, limit: 2})), timers()),
+		}},
+		{Configuration: explore.Configuration{
+			Name: "stock-server-dies", Purpose: "a message that a stock asynq.Server had when it died runs first", AtLeast: 100,
+			Ordered: []string{"m1", "m2"}, Kinds: explore.Crash | explore.NetFaults, Faults: 1,
+			Before:    append(before(text("m1"), text("m2")), takenByAsynq),
+			Processes: with(list(working("worker1", behaviour{})), timers()),
+		}},
+		{Configuration: explore.Configuration{
 			Name: "claim-note", Purpose: "a turn is told of a crash only where one ran", AtLeast: 15,
 			Kinds: explore.LostReply, Faults: 1, Before: before(text("m1")), Check: noteOfAnother,
 			Processes: with(list(working("worker1", behaviour{tells: true, immediate: true})), timers()),
@@ -163,6 +179,31 @@ func countedAlive(v explore.View) string {
 		return "alive: no worker has died, and the message is given up or its session suspended"
 	}
 	return ""
+}
+
+// takenApart finds messages that are in a turn together after they were taken apart, and two dead letters of
+// which only one has killed workers since.
+func takenApart(v explore.View) string {
+	k := rediskey.For(main)
+	m1, m2 := rediskey.TaskID(main, "m1"), rediskey.TaskID(main, "m2")
+	if phase := v.Field(k.Run(), "phase"); phase == "starting" || phase == "running" {
+		if v.Field(k.Task(m2), "deaths") != "" && strings.Contains(v.Field(k.Run(), "ids"), m1+`","`+m2) {
+			return "apart: m1 and m2 are in one turn again"
+		}
+	}
+	if len(v.Members(k.Archived())) > 1 {
+		return "apart: m1 and m2 are dead letters, and one of them has killed no worker alone"
+	}
+	return ""
+}
+
+// takenByAsynq takes the head of the line as asynq's dequeue does.
+func takenByAsynq(l *explore.Life) {
+	k := rediskey.For(main)
+	id := l.Redis.RPopLPush(l.Context, k.Pending(), k.Active()).Val()
+	l.Redis.HSet(l.Context, k.Task(id), "state", "active")
+	l.Redis.HDel(l.Context, k.Task(id), "pending_since")
+	l.Redis.ZAdd(l.Context, k.Lease(), redis.Z{Score: float64(time.Now().Add(30 * time.Second).Unix()), Member: id})
 }
 
 // noteOfAnother finds the first turn of a transcript with the note of an interruption.

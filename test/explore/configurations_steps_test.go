@@ -1,6 +1,8 @@
 package explore_test
 
 import (
+	"cmp"
+
 	"turnstile/pkg/session"
 	"turnstile/test/explore"
 )
@@ -16,6 +18,11 @@ func stepOnes() []configuration {
 			Processes: with(processes, timers()),
 		}, Deep: true}
 	}
+	parked := func(name, purpose string, least int, asks explore.Process) configuration {
+		c := steps(name, purpose, least, explore.AllFaults, 1, asks, working("worker1", behaviour{steps: 2, fails: 1}))
+		c.Check = func(v explore.View) string { return cmp.Or(stepsKept(v), runsAgain(v)) }
+		return c
+	}
 	waits := func(name, purpose string, least int, processes ...explore.Process) configuration {
 		c := steps(name, purpose, least, explore.AllFaults, 1, processes...)
 		c.Check = decisionKept
@@ -28,7 +35,7 @@ func stepOnes() []configuration {
 	}
 	renews := behaviour{steps: 2, renews: true}
 	return []configuration{
-		steps("steps-deaths", "a turn with steps goes on after its last stored one, wherever its workers die", 3_000, explore.Crash, 2,
+		steps("steps-deaths", "a turn with steps goes on after its last stored one, wherever its workers die", 2_500, explore.Crash, 2,
 			working("worker1", behaviour{steps: 2})),
 		steps("steps-lost-leases", "an owner that lost its lease adds nothing to the journal of the next run", 6_000, explore.Expiry|explore.ClockJump, 2,
 			working("worker1", behaviour{steps: 2, late: true}), working("worker2", behaviour{steps: 2})),
@@ -38,12 +45,9 @@ func stepOnes() []configuration {
 			stepDrainer("worker1"), working("worker2", behaviour{steps: 2})),
 		steps("steps-retry", "a failed attempt leaves its steps to the next one", 2_000, explore.AllFaults, 1,
 			working("worker1", behaviour{steps: 2, fails: 1})),
-		steps("steps-park-interrupt", "a message that interrupts ends a parked turn with its steps", 2_000, explore.AllFaults, 1,
-			sender("sender4", mode("m4", session.ModeInterrupt)), working("worker1", behaviour{steps: 2, fails: 1})),
-		steps("steps-park-rollback", "a message that rolls back takes a parked turn's steps with it", 2_000, explore.AllFaults, 1,
-			sender("sender4", mode("m4", session.ModeRollback)), working("worker1", behaviour{steps: 2, fails: 1})),
-		steps("steps-park-stop", "/stop ends a parked turn", 2_000, explore.AllFaults, 1,
-			stopper("stop"), working("worker1", behaviour{steps: 2, fails: 1})),
+		parked("steps-park-interrupt", "a message that interrupts ends a parked turn with its steps", 2_000, sender("sender4", mode("m4", session.ModeInterrupt))),
+		parked("steps-park-rollback", "a message that rolls back takes a parked turn's steps with it", 2_000, sender("sender4", mode("m4", session.ModeRollback))),
+		parked("steps-park-stop", "/stop ends a parked turn", 2_000, stopper("stop")),
 		steps("steps-park-cancel", "the end of a parked turn is requested by its second message", 2_000, explore.AllFaults, 1,
 			canceller("m2"), working("worker1", behaviour{steps: 2, fails: 1})),
 		steps("steps-park-undo", "the turn before a parked one is not taken back", 2_000, explore.AllFaults, 1,

@@ -367,15 +367,6 @@ func once(name string, run func(*explore.Life) error) explore.Process {
 	}}
 }
 
-// turnStopper reports whether its /stop found a turn.
-func turnStopper() explore.Process {
-	return explore.Process{Name: "stop", Crashes: true, Run: func(l *explore.Life) {
-		if s, err := actors.NewClient(l.Redis).Session(main).Stop(l.Context); err == nil && s.Phase != session.PhaseIdle {
-			l.Report("stopped", "turn")
-		}
-	}}
-}
-
 // canceller reports whether it ended the message, or requested the end of its turn.
 func canceller(id string) explore.Process {
 	return explore.Process{Name: "cancel", Crashes: true, Run: func(l *explore.Life) {
