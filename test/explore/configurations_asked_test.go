@@ -100,6 +100,9 @@ func runsAgain(v explore.View) string {
 		strings.HasPrefix(v.Field(run, "ending"), fence+" ") {
 		return ""
 	}
+	if v.Told("stop parked") {
+		return "again: /stop has found m1's turn between two attempts, and it goes on"
+	}
 	for _, request := range []string{"stop", "interrupt", "rollback"} {
 		if of := v.Field(run, request); of != "" && of < fence {
 			return "again: m1's turn was to end by a " + request + ", and goes on"

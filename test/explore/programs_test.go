@@ -382,7 +382,10 @@ func canceller(id string) explore.Process {
 
 func stopper(name string) explore.Process {
 	return once(name, func(l *explore.Life) error {
-		_, err := actors.NewClient(l.Redis).Session(main).Stop(l.Context)
+		s, err := actors.NewClient(l.Redis).Session(main).Stop(l.Context)
+		if s.Phase == session.PhaseParked {
+			l.Report(name, "parked")
+		}
 		return err
 	})
 }
