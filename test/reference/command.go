@@ -77,9 +77,11 @@ func (s *Session) Rotate(old, agent string) (transcriptID string) {
 		}
 		s.Agent = agent
 	}
-	if asks := s.Run.Question > 0 && s.Run.Decided != s.Run.Question; turn && s.Owner == 0 && (asks || changes) {
-		s.Run.Interrupt = true // it ends in the old one
-		s.Index.wake(s.Now, s.Now)
+	if asks := s.Run.Question > 0 && s.Run.Decided != s.Run.Question; turn && s.Owner == 0 {
+		s.Run.Interrupt = s.Run.Interrupt || asks || changes // it ends in the old one
+		if s.Asked() != "" {
+			s.Index.wake(s.Now, s.Now)
+		}
 	}
 	if !turn { // else the turn's end does it
 		s.Resume.unmark()

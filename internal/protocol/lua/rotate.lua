@@ -43,4 +43,4 @@ end
 if not turn then call('HDEL', s.resume, 'pending', 'reason', 'marked_at', 'suspended') end
 if ends then call('HSET', s.run, 'interrupt', run.fence) end
 audit(s, 'new', agent, now)
-return result{sid = fresh_sid, changed = 1, wake = ends and 1 or 0}
+return result{sid = fresh_sid, changed = 1, wake = turn and not owner and (ends or requested(run, run.fence) ~= '') and 1 or 0}

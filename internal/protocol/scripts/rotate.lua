@@ -116,4 +116,4 @@ end
 if not turn then call('HDEL', s_resume, 'pending', 'reason', 'marked_at', 'suspended') end
 if ends then call('HSET', s_run, 'interrupt', run.fence) end
 audit(s_audit, s_by, 'new', agent, now)
-return {fresh_sid, 1, ends and 1 or 0}
+return {fresh_sid, 1, turn and not owner and (ends or requested(run, run.fence) ~= '') and 1 or 0}
