@@ -108,7 +108,7 @@ type behaviour struct {
 	checkpoints bool
 	steers      bool
 	ignores     bool // it takes none of the steers
-	drains      bool // it marks and requeues the turn, as in a drain
+	drains      bool // it marks and parks the turn, as in a drain
 	fails       int  // this many attempts fail, and are retried
 	immediate   bool
 	twice       bool // it pops two sessions at once
