@@ -235,7 +235,7 @@ func TestWaitGoesOnThroughARetryAndARequeue(t *testing.T) {
 		turn := h.Turn()
 		switch {
 		case turn.Attempt == 1:
-			if err := h.Park(context.Background(), protocol.Parking{Failed: context.DeadlineExceeded, Wait: 10*time.Millisecond}); err != nil {
+			if err := h.Park(context.Background(), protocol.Parking{Failed: context.DeadlineExceeded, Wait: 10 * time.Millisecond}); err != nil {
 				t.Error(err)
 			}
 			return nil

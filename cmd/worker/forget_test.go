@@ -111,7 +111,7 @@ func forgetOn(t *testing.T, url string) {
 
 	cmd, said = process(t, environ, "forget", "a")
 	exits(t, cmd, said, exitOK)
-	for _, want := range []string{"Session a is forgotten: 2 transcript entries, 0 waiting messages, 1 delayed, 3 dead letters.\n"} {
+	for _, want := range []string{"Session a is forgotten: 4 transcript entries, 0 waiting messages, 1 delayed, 3 dead letters.\n"} {
 		if !strings.Contains(said.String(), want) {
 			t.Errorf("%q lacks %q", said, want)
 		}

@@ -240,7 +240,7 @@ func TestShowContinuity(t *testing.T) {
 
 	shown, _ = decode(t, call(t, environ, "show", "a", "--json").want(t, exitOK).out).(map[string]any)
 	for field, want := range map[string]any{
-		"title": "The build", "title_by": "user", "phase": "idle", "dropped": 1.,
+		"title": "The build", "title_by": "user", "phase": "parked", "dropped": 1.,
 		"queue": map[string]any{"mode": "collect", "debounce_ms": 60000., "cap": 3., "drop": "summarize"},
 	} {
 		if !reflect.DeepEqual(shown[field], want) {

@@ -32,7 +32,7 @@ func givenBack(t *testing.T, c *actors.Client, id, reason string) {
 	if e := untilEvent(t, c, "a", id, session.EventTurnRequeued); e.Reason != reason {
 		t.Errorf("the turn was given back because of %q, want %q", e.Reason, reason)
 	}
-	if info, err := c.Session("a").Info(limited(t)); err != nil || info.Phase != session.PhaseIdle || info.Waiting != 1 {
+	if info, err := c.Session("a").Info(limited(t)); err != nil || info.Phase != session.PhaseParked || info.Waiting != 0 {
 		t.Errorf("after the drain: %+v, %v", info, err)
 	}
 }

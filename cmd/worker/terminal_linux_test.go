@@ -93,7 +93,7 @@ func TestConsoleCtrlC(t *testing.T) {
 	if strings.Contains(s.String(), "\x1b[1") {
 		t.Errorf("colours in spite of NO_COLOR: %q", s)
 	}
-	if info, err := c.Session(consoleSession).Info(limited(t)); err != nil || info.Waiting != 2 {
+	if info, err := c.Session(consoleSession).Info(limited(t)); err != nil || info.Phase != session.PhaseParked || info.Waiting != 1 {
 		t.Errorf("%+v, %v", info, err)
 	}
 }

@@ -44,14 +44,18 @@ func (a todoAgent) Run(ctx context.Context, in *agent.Turn) (agent.Result, error
 }
 
 // replay is the list before the turn. If an interrupted turn is resumed, the history ends with its
-// entries, this turn's messages included. Those are skipped, because this turn carries them out.
+// entries, this turn's messages included. Those are skipped, because this turn carries them out. So are turns that
+// failed or were stopped: nothing of them counts.
 func replay(in *agent.Turn) (l list) {
-	now := map[string]bool{}
+	now, ended := map[string]bool{}, map[string]bool{}
 	for _, m := range in.Messages {
 		now[m.ID] = true
 	}
 	for _, e := range in.History {
-		if e.Role == session.RoleUser && !now[e.Message] {
+		ended[e.Turn] = ended[e.Turn] || e.Ended != nil
+	}
+	for _, e := range in.History {
+		if e.Role == session.RoleUser && !now[e.Message] && !ended[e.Turn] {
 			for line := range strings.Lines(e.Text) {
 				l.apply(line)
 			}

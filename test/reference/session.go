@@ -142,7 +142,7 @@ type Run struct {
 	Said    Settings // its owner's
 	Rotated string   // the transcript ID of the next turn
 	Agent   string   // its own, if the next turn has another; "": the session's
-	Reset   string   // as its claim was told
+	Reset   string   // as its claim said
 	Until   int64    // of a parked one
 }
 

@@ -10,7 +10,7 @@ import (
 
 const (
 	mostHops     = 60
-	mostPackages = 9
+	mostPackages = 10
 )
 
 // The functions that the walk names exist in the files that it names, and it has no more hops than

@@ -194,7 +194,7 @@ if #strays > 0 or #lost > 0 or turn and #group == 0 then
     close_question(s, now)
     call('HSET', s.run, 'phase', 'idle')
   end
-  call('HSET', s.run, 'special', '1') -- for what a lost record told of
+  call('HSET', s.run, 'special', '1') -- for what a lost record knew
   for _, id in ipairs(strays) do
     requeue_message(s, id)
     pcall('HINCRBY', s.task .. id, 'redelivered', 1)

@@ -960,7 +960,7 @@ if #strays > 0 or #lost > 0 or turn and #group == 0 then
     close_question(s_deliveries, s_outbox, s_prefix, s_task, now)
     call('HSET', s_run, 'phase', 'idle')
   end
-  call('HSET', s_run, 'special', '1') -- for what a lost record told of
+  call('HSET', s_run, 'special', '1') -- for what a lost record knew
   for _, id in ipairs(strays) do
     requeue_message(s_active, s_followups, s_lease, s_pending, s_prefix, s_task, id)
     pcall('HINCRBY', s_task .. id, 'redelivered', 1)
