@@ -30,7 +30,7 @@ type ClaimedTurn struct {
 	Entries int64 // entries written to this transcript before, plus one for each undo, see docs/internals/keys.md
 
 	Reset     string        // "suspended" if the transcript is new because of a suspension
-	Ends      error         // not nil: the turn was begun only to be ended, for this request or as GivenUp, and no agent runs
+	Ends      error         // not nil: the turn was begun only to be ended, for this request or as GivenUpError, and no agent runs
 	Carries   Carries       // from earlier runs
 	Continues string        // the ID of the first run that it goes on from; "": it begins anew
 	Keeps     int           // how many items of that run's output, and of those after it, stand
@@ -58,10 +58,10 @@ const (
 	CarriesSteps   Carries = "steps"   // its journal has steps, too
 )
 
-// GivenUp is why a turn is ended after too many deaths of its workers.
-type GivenUp string
+// GivenUpError is why a turn is ended after too many deaths of its workers.
+type GivenUpError string
 
-func (g GivenUp) Error() string { return string(g) }
+func (g GivenUpError) Error() string { return string(g) }
 
 // endsOf returns the Ends of a claim's result.
 func endsOf(why string) error {
@@ -71,7 +71,7 @@ func endsOf(why string) error {
 	case "stop", "interrupt", "rollback":
 		return requested(why)
 	}
-	return GivenUp(why)
+	return GivenUpError(why)
 }
 
 // Taken is a message that is part of a turn.

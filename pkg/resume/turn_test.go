@@ -148,7 +148,7 @@ func TestB43_StuckLoop(t *testing.T) {
 	}
 	q.die()
 	h := q.claim()
-	var dead protocol.GivenUp
+	var dead protocol.GivenUpError
 	if h == nil || !errors.As(h.Turn().Ends, &dead) {
 		t.Fatal("the message was taken a fourth time")
 	}

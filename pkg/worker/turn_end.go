@@ -137,7 +137,7 @@ var errNotStored = errors.New("the turn's entries could not be stored")
 func failure(err error) protocol.End {
 	end := protocol.End{Status: session.StatusFailed, Code: session.CodeAgentFailed, Detail: err.Error()}
 	end.Error = cmp.Or(agent.UserText(err), stream.AgentFailed)
-	var dead protocol.GivenUp
+	var dead protocol.GivenUpError
 	switch {
 	case errors.As(err, &dead):
 		end.Code, end.Error, end.Detail = session.CodeWorkerDied, dead.Error(), ""

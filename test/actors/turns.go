@@ -86,7 +86,7 @@ func (b *Bench) Settle(h *protocol.Claim) (more bool) {
 func EndUnrun(ctx context.Context, h *protocol.Claim) (more bool, err error) {
 	turn := h.Turn()
 	end := protocol.End{Release: true}
-	var dead protocol.GivenUp
+	var dead protocol.GivenUpError
 	switch {
 	case turn.Ends == nil:
 		return true, nil

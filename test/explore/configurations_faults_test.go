@@ -200,7 +200,7 @@ func takenApart(v explore.View) string {
 // takenByAsynq takes the head of the line as asynq's dequeue does.
 func takenByAsynq(l *explore.Life) {
 	k := rediskey.For(main)
-	id := l.Redis.RPopLPush(l.Context, k.Pending(), k.Active()).Val()
+	id := l.Redis.LMove(l.Context, k.Pending(), k.Active(), "RIGHT", "LEFT").Val()
 	l.Redis.HSet(l.Context, k.Task(id), "state", "active")
 	l.Redis.HDel(l.Context, k.Task(id), "pending_since")
 	l.Redis.ZAdd(l.Context, k.Lease(), redis.Z{Score: float64(time.Now().Add(30 * time.Second).Unix()), Member: id})

@@ -241,7 +241,7 @@ func (b *actual) turn(h *sq.Claim) string {
 
 // endsOf is how a turn is to end, in the model's terms.
 func endsOf(err error) string {
-	var dead sq.GivenUp
+	var dead sq.GivenUpError
 	switch {
 	case err == nil:
 		return ""

@@ -115,8 +115,8 @@ func failingText(s admin.SessionInfo) (text string) {
 	for _, f := range s.Failing {
 		text += ", " + f.Destination + " does not take " + count(f.Count, "outcome", "outcomes")
 	}
-	if s.GivenUp > 0 {
-		text += ", " + count(s.GivenUp, "delivery", "deliveries") + " given up"
+	if s.GivenUpError > 0 {
+		text += ", " + count(s.GivenUpError, "delivery", "deliveries") + " given up"
 	}
 	return text
 }

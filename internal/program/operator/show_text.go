@@ -63,7 +63,7 @@ func (s shown) print(w io.Writer) error {
 		row("reply to", "%s", s.ReplyTo)
 	}
 	if o := s.Outbox; o != (gateway.Outbox{}) {
-		row("outbox", "%s owed, %s to be made, %d given up: %s outbox %s", count(o.Owed, "outcome", "outcomes"), count(o.Waiting, "delivery", "deliveries"), o.GivenUp, s.program, s.Session)
+		row("outbox", "%s owed, %s to be made, %d given up: %s outbox %s", count(o.Owed, "outcome", "outcomes"), count(o.Waiting, "delivery", "deliveries"), o.GivenUpError, s.program, s.Session)
 	}
 	for _, f := range s.Failing {
 		row("delivery", "%s does not take %s since %s%s", f.Destination, count(f.Count, "outcome", "outcomes"), clock(f.Since), strings.TrimSuffix(": "+f.Error, ": "))
