@@ -47,7 +47,8 @@ type Config struct {
 	// Tools are offered to the model.
 	Tools []Tool
 
-	// ToolRounds is how many replies of one turn may have tool calls. With one more the turn fails.
+	// ToolRounds is how many replies of one turn may have tool calls. Then the model is asked once more, without tools.
+	// If it calls one even so, the turn fails.
 	// Defaults to 25.
 	ToolRounds int
 

@@ -99,7 +99,11 @@ func (r *run) converse(ctx context.Context) (cut bool, err error) {
 			r.hand(clients, used > 0)
 			return reply.finish == finishLength, nil
 		}
-		if string(r.request.ToolChoice) != `"none"` {
+		switch {
+		case own > 0 && rounds == r.config.ToolRounds:
+			r.log.Warn("the model has used tools as often as it may in one turn: it is asked for its reply without them", "tool_rounds", rounds)
+			r.request.Tools, r.request.ToolChoice = nil, nil
+		case string(r.request.ToolChoice) != `"none"`:
 			r.request.ToolChoice = nil // a choice that forces a tool has been obeyed
 		}
 	}

@@ -167,6 +167,22 @@ text: sorry`)
 	}
 }
 
+func TestReplyAfterTheLastToolRound(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, Config{ToolRounds: 2, Tools: []Tool{shell("cat", "cat")}})
+	r.model.Otherwise(func(q modelserver.Request) modelserver.Response {
+		if len(q.Tools) > 0 {
+			return call("", "cat", `{}`)
+		}
+		return text("that is as far as I came")
+	})
+	r.must(turn("go"))
+	r.requests(3)
+	if story := r.story(); strings.Count(story, "tool_end") != 2 || !strings.HasSuffix(story, "text: that is as far as I came") {
+		t.Error(story)
+	}
+}
+
 func TestToolRounds(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, Config{ToolRounds: 2, Tools: []Tool{shell("cat", "cat")}})
