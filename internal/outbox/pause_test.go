@@ -52,7 +52,7 @@ func TestFailedDeliveryNeedsAttention(t *testing.T) {
 			}
 			fails := func() bool {
 				s := attention()
-				return givesUp && s.GivenUpError == 1 ||
+				return givesUp && s.GivenUp == 1 ||
 					!givesUp && len(s.Failing) == 1 && s.Failing[0].Destination == "bot" && s.Failing[0].Count == 2 && time.Since(s.Failing[0].Since) < time.Minute
 			}
 			expect.Soon(t, "the session to need attention", fails)

@@ -180,7 +180,7 @@ func ExampleSession_Deliveries() {
 	ctx := context.Background()
 	for d, err := range givenUp(ctx, rdb).Session("web:42").Deliveries(ctx) {
 		demo.Check(err)
-		fmt.Println(d.Destination, d.Type, d.Messages, d.GivenUpError, d.Error)
+		fmt.Println(d.Destination, d.Type, d.Messages, d.GivenUp, d.Error)
 	}
 	// Output: web-bot message.stopped [one] true HTTP status 422
 }
@@ -234,7 +234,7 @@ func ExampleSession_Undelivered() {
 	demo.Check(err)
 	o, err := operator.Session("web:42").Undelivered(ctx)
 	demo.Check(err)
-	fmt.Println(o.Owed, o.Waiting, o.GivenUpError)
+	fmt.Println(o.Owed, o.Waiting, o.GivenUp)
 	// Output: 1 0 0
 }
 

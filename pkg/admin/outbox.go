@@ -37,7 +37,7 @@ type Delivery struct {
 	NextAt   time.Time
 	Error    string // also why it was given up
 
-	GivenUpError bool // Redrive tries it again
+	GivenUp bool // Redrive tries it again
 }
 
 // Deliveries visits the deliveries that wait, by destination and then in their order, then those that
@@ -83,10 +83,10 @@ func (s *Session) outboxPage(ctx context.Context, key string, from int64, heads 
 		for i, m := range members {
 			member, _ := m.Member.(string)
 			to, text, _ := strings.Cut(member, " ")
-			page[i] = Delivery{Session: s.key, Destination: to, Sequence: script.Number(text), GivenUpError: key == k.Undelivered()}
+			page[i] = Delivery{Session: s.key, Destination: to, Sequence: script.Number(text), GivenUp: key == k.Undelivered()}
 			sequence := page[i].sequence() // a forged one has no record
 			texts[i] = p.HMGet(ctx, k.Deliveries(), sequence, "id "+sequence, "why "+sequence)
-			if !heads[to] && !page[i].GivenUpError {
+			if !heads[to] && !page[i].GivenUp {
 				heads[to] = true
 				lines[to] = p.HGet(ctx, k.Deliveries(), "line "+to)
 			}

@@ -28,7 +28,7 @@ func outbox(b *actors.Bench) (lines []string) {
 		if d.Error != "" {
 			line += " " + d.Error
 		}
-		if d.GivenUpError {
+		if d.GivenUp {
 			line += " undelivered"
 		}
 		actors.Recent(b.T, "stored", d.At)
@@ -70,7 +70,7 @@ func TestOutbox(t *testing.T) {
 	say("c", "two")
 	owing, err := b.Client.Operate(actors.Key).Undelivered(b.Ctx)
 	expect.OK(t, err)
-	expect.Equal(t, "owing", owing, admin.Undelivered{Owed: 1, Waiting: 30, GivenUpError: 1})
+	expect.Equal(t, "owing", owing, admin.Undelivered{Owed: 1, Waiting: 30, GivenUp: 1})
 	if _, err := b.Client.Operate("a/b").Undelivered(b.Ctx); !errors.Is(err, session.ErrInvalid) {
 		t.Errorf("a wrong key: %v", err)
 	}

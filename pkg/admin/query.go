@@ -91,7 +91,7 @@ func (q Query) means(s SessionInfo) bool {
 	case StateDeadLetters:
 		return s.DeadLetters > 0
 	case StateAttention:
-		return s.Paused || s.Suspended || s.DeadLetters > 0 || len(s.Failing) > 0 || s.GivenUpError > 0 || s.Needs != "" || s.Phase != session.PhaseIdle && s.Question != nil
+		return s.Paused || s.Suspended || s.DeadLetters > 0 || len(s.Failing) > 0 || s.GivenUp > 0 || s.Needs != "" || s.Phase != session.PhaseIdle && s.Question != nil
 	}
 	return s.State == q.State
 }

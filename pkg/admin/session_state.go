@@ -47,7 +47,7 @@ type SessionInfo struct {
 	LastActive time.Time // zero if unknown
 
 	Failing []FailingDestination // those that did not take the session's next delivery, by name
-	GivenUpError int                  // deliveries that were given up
+	GivenUp int                  // deliveries that were given up
 }
 
 // FailingDestination is a destination that has refused a session's next delivery, or could not be reached.
@@ -111,7 +111,7 @@ func (a *Client) infos(ctx context.Context, keys []string) ([]SessionInfo, error
 	}
 	list := make([]SessionInfo, len(infos))
 	for i, info := range infos {
-		s := SessionInfo{Info: info, Paused: paused[i].Val() > 0, Suspended: info.Resume.Suspended, GivenUpError: int(givenUp[i].Val())}
+		s := SessionInfo{Info: info, Paused: paused[i].Val() > 0, Suspended: info.Resume.Suspended, GivenUp: int(givenUp[i].Val())}
 		if at := int64(active.Val()[i]); at > 0 {
 			s.LastActive = time.UnixMilli(at)
 		}

@@ -16,7 +16,7 @@ import (
 type Undelivered struct {
 	Owed    int // of messages that have not ended
 	Waiting int // for their attempt, questions too
-	GivenUpError int
+	GivenUp int
 }
 
 // Undelivered counts the session's undelivered outcomes. It reads three sizes, regardless of how
@@ -34,7 +34,7 @@ func (s *Session) Undelivered(ctx context.Context) (Undelivered, error) {
 	if err != nil {
 		return Undelivered{}, fmt.Errorf("count undelivered outcomes of %s: %w", s.key, broken(err))
 	}
-	return Undelivered{Owed: int(owed.Val()), Waiting: int(waiting.Val()), GivenUpError: int(givenUp.Val())}, nil
+	return Undelivered{Owed: int(owed.Val()), Waiting: int(waiting.Val()), GivenUp: int(givenUp.Val())}, nil
 }
 
 // Redrive tries deliveries to a destination, or All, that were given up again, after those that wait,

@@ -43,7 +43,7 @@ type Info struct {
 	Needs string
 
 	Waiting     int   // messages in the queue
-	Delayed     int   // delayed messages, and messages that wait for a retry
+	Delayed     int   // delayed messages, and those that a stock asynq.Server is to retry
 	DeadLetters int   // messages that will not run again by themselves
 	Entries     int64 // of the transcript
 

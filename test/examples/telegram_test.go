@@ -289,7 +289,7 @@ func TestTelegramBotKnowsARedrivenDelivery(t *testing.T) {
 	expect.OK(t, err)
 	expect.Soon(t, "the dead letter", func() bool {
 		owing, err := operator.Session(key).Undelivered(t.Context())
-		return err == nil && owing.GivenUpError == 1
+		return err == nil && owing.GivenUp == 1
 	})
 	rig.deliveries.onResponse.Store(nil)
 	rig.says(ann, "after")

@@ -160,7 +160,7 @@ func (b *Board) postForget(w http.ResponseWriter, v *visit) {
 	if errors.Is(err, session.ErrUndelivered) {
 		n, failed := b.deps.Admin.Session(v.session).Undelivered(v.work)
 		if failed == nil {
-			p.Owing = &owing{n.Owed, n.Waiting + n.GivenUpError}
+			p.Owing = &owing{n.Owed, n.Waiting + n.GivenUp}
 		}
 	}
 	switch {

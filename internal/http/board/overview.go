@@ -99,7 +99,7 @@ func reasons(list []admin.SessionInfo) []reasonCount {
 		{"broken", 0, listLink(string(admin.StateAttention), "", "")},
 	}
 	for _, s := range list {
-		for i, is := range []bool{s.State == admin.StateAsking, s.Paused, s.Suspended, s.Needs != "", s.DeadLetters > 0, len(s.Failing)+s.GivenUpError > 0, s.Broken != ""} {
+		for i, is := range []bool{s.State == admin.StateAsking, s.Paused, s.Suspended, s.Needs != "", s.DeadLetters > 0, len(s.Failing)+s.GivenUp > 0, s.Broken != ""} {
 			if is {
 				counts[i].N++
 			}

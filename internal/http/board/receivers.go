@@ -110,9 +110,9 @@ func (b *Board) readDeliveries(v *visit, p *sessionPage) error {
 		if p.MoreDeliveries = len(p.Deliveries) == deliveriesShown; p.MoreDeliveries {
 			break
 		}
-		first := !slices.ContainsFunc(p.Deliveries, func(o delivery) bool { return o.Destination == d.Destination && !o.GivenUpError })
+		first := !slices.ContainsFunc(p.Deliveries, func(o delivery) bool { return o.Destination == d.Destination && !o.GivenUp })
 		shown := delivery{Delivery: d}
-		if off, is := states[d.Destination]; first && !d.GivenUpError {
+		if off, is := states[d.Destination]; first && !d.GivenUp {
 			if is || d.Attempts > 0 {
 				shown.Next = nextTry(off, d.NextAt)
 			}
@@ -126,7 +126,7 @@ func (b *Board) readDeliveries(v *visit, p *sessionPage) error {
 	for i := range p.Receivers {
 		r := &p.Receivers[i]
 		for _, d := range p.Deliveries {
-			if d.Destination == r.Name && !d.GivenUpError {
+			if d.Destination == r.Name && !d.GivenUp {
 				r.next = d.NextAt
 				r.add(0, d.At)
 				r.Count = max(r.Count, 1)

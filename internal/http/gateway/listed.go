@@ -38,7 +38,7 @@ func ListedOf(s admin.SessionInfo) Listed {
 		Session: s.Session, TranscriptID: s.TranscriptID, Phase: s.Phase, State: s.State, Paused: s.Paused, Suspended: s.Suspended,
 		Worker: s.Worker, Turn: s.Turn, Since: StartOf(s.Info), Until: EndOf(s.Info), Pending: s.Waiting, Scheduled: s.Delayed, Archived: s.DeadLetters,
 		Title: s.Title, Agent: s.Agent, Needs: s.Needs, Broken: s.Broken,
-		Failing: failingOf(s), Undelivered: s.GivenUpError,
+		Failing: failingOf(s), Undelivered: s.GivenUp,
 	}
 	for i := range k.Failing {
 		k.Failing[i].Error = "" // it may have anything

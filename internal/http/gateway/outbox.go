@@ -24,7 +24,7 @@ type Delivery struct {
 	Attempts    int       `json:"attempts,omitempty"`
 	NextAt      time.Time `json:"next_at,omitzero"`
 	Error       string    `json:"error,omitempty"`
-	GivenUpError     bool      `json:"undelivered,omitempty"`
+	GivenUp     bool      `json:"undelivered,omitempty"`
 }
 
 // deliveries is a list of undelivered outcomes.

@@ -58,7 +58,7 @@ func TestOutbox(t *testing.T) {
 	expect.OK(t, r.redis.ZRem(t.Context(), k.Outbox(), record.Member).Err())
 	expect.OK(t, r.redis.ZAdd(t.Context(), k.Undelivered(), record).Err())
 	sizes("tenant", "")
-	expect.Equal(t, "given up", list.Deliveries[1].GivenUpError, true)
+	expect.Equal(t, "given up", list.Deliveries[1].GivenUp, true)
 	var got struct{ Redriven int }
 	redrive := func(token string, body object) answer { return r.as(token).call("POST", "/v1/outbox/redrive", body) }
 	redrive("tenant", object{"session": "web:1", "destination": "other"}).want(200, &got)

@@ -87,7 +87,7 @@ type SessionView struct {
 type Outbox struct {
 	Owed    int `json:"owed"` // of messages that have not ended yet
 	Waiting int `json:"stored"`
-	GivenUpError int `json:"undelivered"`
+	GivenUp int `json:"undelivered"`
 }
 
 // Failing is a destination that did not take the session's next delivery.

@@ -124,7 +124,7 @@ func undelivered(r *Request, s *admin.Session, cause error) error {
 	if err != nil {
 		return err
 	}
-	stored := n.Waiting + n.GivenUpError
+	stored := n.Waiting + n.GivenUp
 	p := Fail(Undelivered, "%d outcomes are owed to destinations, %d are not delivered. "+
 		"Wait for their delivery, or delete them with ?undelivered=drop.", n.Owed, stored)
 	p.Owed, p.Stored = n.Owed, stored

@@ -76,7 +76,7 @@ func (p *Program) ls(ctx context.Context, flags map[string]string, pattern strin
 				if n == 1 {
 					t.row("SESSION", "STATE", "ACTIVE", "PENDING", "DELAYED", "DEAD LETTERS", "TITLE")
 				}
-				t.row(s.Session, stateText(s.State, s.Paused, s.Suspended, idle, cmp.Or(s.Broken, s.Needs))+parkedText(s.Phase, gateway.EndOf(s.Info), s.Left())+failingText(s), lastActive(s), s.Waiting, s.Delayed, s.DeadLetters, orDash(firstLine(s.Title)))
+				t.row(s.Session, parkedText(stateText(s.State, s.Paused, s.Suspended, idle, cmp.Or(s.Broken, s.Needs)), s.Phase, gateway.EndOf(s.Info), s.Left(), s.Question != nil || s.WaitsFor != "")+failingText(s), lastActive(s), s.Waiting, s.Delayed, s.DeadLetters, orDash(firstLine(s.Title)))
 				if n%tablePage == 0 {
 					err = t.end()
 				}
@@ -115,8 +115,8 @@ func failingText(s admin.SessionInfo) (text string) {
 	for _, f := range s.Failing {
 		text += ", " + f.Destination + " does not take " + count(f.Count, "outcome", "outcomes")
 	}
-	if s.GivenUpError > 0 {
-		text += ", " + count(s.GivenUpError, "delivery", "deliveries") + " given up"
+	if s.GivenUp > 0 {
+		text += ", " + count(s.GivenUp, "delivery", "deliveries") + " given up"
 	}
 	return text
 }

@@ -141,7 +141,7 @@ func deliveryOf(d admin.Delivery, to admin.Destination, now time.Time) listedDel
 		l.NextAt = &at
 	}
 	switch {
-	case d.GivenUpError:
+	case d.GivenUp:
 		l.State = "undelivered"
 	case to.Disabled:
 		l.State = stateDisabled

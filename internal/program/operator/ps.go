@@ -35,7 +35,7 @@ type listed struct {
 	Broken       string        `json:"broken,omitempty"`
 
 	running, left time.Duration
-	waits         bool // for a program or a time
+	waits         bool
 }
 
 // ps lists the running turns and the waiting messages.
@@ -101,7 +101,7 @@ func listedOf(s admin.SessionInfo) listed {
 	return listed{
 		Session: s.Session, TranscriptID: s.TranscriptID, Phase: s.Phase, State: s.State, Paused: s.Paused, Suspended: s.Suspended,
 		Worker: s.Worker, Fence: s.Fence, Turn: s.Turn, Since: gateway.StartOf(s.Info), Until: gateway.EndOf(s.Info), Pending: s.Waiting, Scheduled: s.Delayed,
-		Agent: s.Agent, Needs: s.Needs, Broken: s.Broken, running: s.Running, left: s.Left(), waits: s.WaitsFor != "",
+		Agent: s.Agent, Needs: s.Needs, Broken: s.Broken, running: s.Running, left: s.Left(), waits: s.Question != nil || s.WaitsFor != "",
 	}
 }
 
@@ -123,21 +123,21 @@ func (p *Program) printListed(list []listed, idle bool) error {
 
 // text is the session's state as text. idle says that no worker is running.
 func (l listed) text(idle bool) string {
-	if l.Phase == session.PhaseParked && l.State == admin.StateDelayed && !l.waits {
-		return "tries again in " + age(l.left)
-	}
-	return stateText(l.State, l.Paused, l.Suspended, idle, cmp.Or(l.Broken, l.Needs)) + parkedText(l.Phase, l.Until, l.left)
+	return parkedText(stateText(l.State, l.Paused, l.Suspended, idle, cmp.Or(l.Broken, l.Needs)), l.Phase, l.Until, l.left, l.waits)
 }
 
-// parkedText follows a session's state if its turn is parked, with the time until that goes on by itself.
-func parkedText(phase session.Phase, until *time.Time, left time.Duration) string {
+// parkedText is a session's state, as text, with the time until its parked turn goes on by itself. waits: for a
+// decision, a program or a time. Else it waits for its next attempt.
+func parkedText(text string, phase session.Phase, until *time.Time, left time.Duration, waits bool) string {
 	switch {
 	case phase != session.PhaseParked:
-		return ""
+		return text
 	case until == nil:
-		return ", parked"
+		return text + ", parked"
+	case !waits:
+		return "tries again in " + age(left)
 	}
-	return ", parked, " + age(left) + " left"
+	return text + ", parked, " + age(left) + " left"
 }
 
 // stateText is a session's state as text. A session that was paused during a turn is still running.

@@ -28,7 +28,7 @@ func (s shown) print(w io.Writer) error {
 	if s.Title != "" {
 		row("title", "%s (by the %s)", s.Title, s.TitleBy)
 	}
-	row("state", "%s", stateText(s.State, s.Paused, s.Resume.Suspended, s.idle, s.Needs)+parkedText(s.Phase, s.Until, s.Left))
+	row("state", "%s", parkedText(stateText(s.State, s.Paused, s.Resume.Suspended, s.idle, s.Needs), s.Phase, s.Until, s.Left, s.Question != nil || s.WaitsFor != ""))
 	if s.Phase != session.PhaseIdle {
 		row("worker", "%s", orDash(s.Worker))
 		row("turn", "%s for message %s, begun %s ago", s.Turn, strings.Join(s.Messages, ", "), s.Running.Round(100*time.Millisecond))
@@ -63,7 +63,7 @@ func (s shown) print(w io.Writer) error {
 		row("reply to", "%s", s.ReplyTo)
 	}
 	if o := s.Outbox; o != (gateway.Outbox{}) {
-		row("outbox", "%s owed, %s to be made, %d given up: %s outbox %s", count(o.Owed, "outcome", "outcomes"), count(o.Waiting, "delivery", "deliveries"), o.GivenUpError, s.program, s.Session)
+		row("outbox", "%s owed, %s to be made, %d given up: %s outbox %s", count(o.Owed, "outcome", "outcomes"), count(o.Waiting, "delivery", "deliveries"), o.GivenUp, s.program, s.Session)
 	}
 	for _, f := range s.Failing {
 		row("delivery", "%s does not take %s since %s%s", f.Destination, count(f.Count, "outcome", "outcomes"), clock(f.Since), strings.TrimSuffix(": "+f.Error, ": "))

@@ -123,7 +123,7 @@ func (r reads) info(key string, now time.Time) session.Info {
 	s.Question = protocol.OpenQuestion(key, fence, run.Text("question"), run.Text("answered"), run.Text("questions"))
 	s.WaitsFor, s.Until = protocol.OpenWait(fence, run.Text("question"), run.Text("answered"), run.Text("questions"))
 	if s.WaitsFor == "" {
-		s.Until = until(s, run.Int("hold"))
+		s.Until = until(s, run.Int("hold"), now)
 	}
 	var ids []string
 	_ = json.Unmarshal([]byte(run.Text("ids")), &ids) // a list that cannot be read counts as empty
@@ -134,14 +134,14 @@ func (r reads) info(key string, now time.Time) session.Info {
 }
 
 // until is Info.Until of a turn that does not wait for a program or a time. hold is the run record's field, ms.
-func until(s session.Info, hold int64) time.Time {
+func until(s session.Info, hold int64, now time.Time) time.Time {
 	if q := s.Question; q != nil {
 		if q.Timeout <= 0 || q.AskedAt.IsZero() {
 			return time.Time{}
 		}
 		return q.AskedAt.Add(time.Duration(q.Timeout))
 	}
-	if hold > 0 && s.Phase == session.PhaseParked {
+	if hold > now.UnixMilli() && s.Phase == session.PhaseParked {
 		return time.UnixMilli(hold)
 	}
 	return time.Time{}
