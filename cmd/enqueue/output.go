@@ -201,7 +201,7 @@ func refused(r receipt.Receipt) failure {
 func refusal(r receipt.Receipt) string {
 	switch err := r.Err; {
 	case errors.Is(err, session.ErrBusy):
-		if _, until, ok := strings.Cut(err.Error(), session.ErrBusy.Error()+": "); ok {
+		if _, until, ok := strings.Cut(err.Error(), session.ErrBusy.Error()+", "); ok {
 			return "refused: session " + r.Session + " has a turn, " + until + "; nothing was stored"
 		}
 		return "refused: session " + r.Session + " is running a turn; nothing was stored"

@@ -73,7 +73,7 @@ func (c *Consumer) Claim(parent context.Context, sessions []string) ([]*Claim, e
 			case scripts.Turn:
 				claim.lease = lease.New(parent, sent, c.cfg.SentinelTTL)
 				claim.begin(sent, r)
-				claim.turn.Reset, claim.turn.Carries, claim.turn.Ends = r.Reset, Carries(r.Carries), endsOf(r.Ends)
+				claim.turn.Reset, claim.turn.Carries, claim.turn.Ends, claim.turn.Unheard = r.Reset, Carries(r.Carries), endsOf(r.Ends), int(r.Unheard)
 				if r.Began > 0 {
 					claim.turn.Continues, claim.turn.Keeps = claim.prefix+strconv.FormatInt(r.Began, 10), int(r.Keeps)
 					claim.keeps = claim.turn.Keeps

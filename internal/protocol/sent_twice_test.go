@@ -95,7 +95,7 @@ func timeless(script string, v any) string {
 		blank(a, 1)
 		messages(6)
 		if len(a) > 14 && a[8] == "" && a[11] == "" && a[14] == "" {
-			a = without(a, 7, "", "", a[9], a[10], "", int64(0), int64(0), "")
+			a = without(a, 7, "", "", a[9], a[10], "", int64(0), int64(0), "", int64(0))
 		}
 		blank(a, 9)
 	case "steer":

@@ -32,6 +32,7 @@ type ClaimedTurn struct {
 	Reset     string        // "suspended" if the transcript is new because of a suspension
 	Ends      error         // not nil: the turn was begun only to be ended, for this request or as GivenUpError, and no agent runs
 	Carries   Carries       // from earlier runs
+	Unheard   int           // with Ends: how many of its messages, the last, are steers of which no output tells
 	Continues string        // the ID of the first run that it goes on from; "": it begins anew
 	Keeps     int           // how many items of that run's output, and of those after it, stand
 	Resume    string        // the reason of the resume mark that the claim found, if any

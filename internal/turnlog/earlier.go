@@ -78,6 +78,13 @@ func (l *Log) GoOn(j *protocol.Journal) (recap, kept []session.Entry) {
 	return recap, kept
 }
 
+// Later says how many of the turn's messages, the last, were steered into earlier runs, of which there is no output.
+func (l *Log) Later(n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.later = n
+}
+
 // Inherit takes over the entries of an earlier, interrupted run of the turn, which begins again.
 func (l *Log) Inherit(j *protocol.Journal) {
 	l.mu.Lock()

@@ -65,7 +65,7 @@ func newTurnRun(d *turnDeps, claim *protocol.Claim, log *slog.Logger, s *seat, r
 	if t.Carries == protocol.CarriesSteps {
 		d.parked.goesOn(claim.Lease().Context(), t.Session)
 	}
-	if t.Carries == protocol.CarriesSteps && !t.served.Continues {
+	if t.Carries == protocol.CarriesSteps && !t.served.Continues && t.Ends == nil {
 		claim.BeginAgain()
 		t.ClaimedTurn = claim.Turn()
 	}
@@ -103,7 +103,7 @@ func (t *turnRun) run() (more bool, err error) {
 	}()
 	defer t.cancel(turnlog.ErrOver)
 	defer t.steering.stop()
-	if slices.ContainsFunc(t.Messages(), func(m protocol.Taken) bool { return m.Redelivered > 0 }) {
+	if t.Ends != nil || slices.ContainsFunc(t.Messages(), func(m protocol.Taken) bool { return m.Redelivered > 0 }) {
 		// The message may have killed its last worker. A death counts only if the worker has
 		// renewed, because a claim with a lost reply is not a death. Renew at once, so that a
 		// message that kills at once counts. If this renewal fails, the next regular one does the

@@ -80,17 +80,19 @@ func (t *turnRun) writeEnd(result agent.Result, err error) (more bool, _ error) 
 // endUnrun ends a turn that was begun only for that: its owner before had left it. No agent runs.
 func (t *turnRun) endUnrun() (more bool, err error) {
 	t.steering.stop()
-	if t.Carries != "" {
-		stored, err := t.claim.History(t.claim.Lease().Context())
-		if err != nil {
-			return false, err
-		}
-		if earlier := stored.Earlier; earlier != nil {
-			earlier.Closed = len(earlier.Entries)
-			t.output.TakeOver(earlier)
-			_, kept := t.output.GoOn(earlier)
-			t.unheard(kept)
-		}
+	stored, err := t.claim.History(t.claim.Lease().Context())
+	if err != nil && t.Carries != "" {
+		return false, err
+	}
+	t.output.FoundState(stored.State)
+	if earlier := stored.Earlier; earlier != nil {
+		earlier.Closed = len(earlier.Entries)
+		t.output.TakeOver(earlier)
+		_, kept := t.output.GoOn(earlier)
+		t.unheard(kept)
+	} else {
+		t.output.Later(t.Unheard)
+		t.unheard(nil)
 	}
 	t.output.Stop()
 	if end, ok := t.requested(t.Ends); ok {
@@ -263,7 +265,7 @@ func (t *turnRun) endPanicked(cause error) (err error) {
 		return cause // its end is written, and the next turn does not run here
 	}
 	end := failure(cause)
-	end.Untaken, end.Release = t.steering.taken(), true // the log may be what is broken
+	end.Untaken, end.Release = append(t.steering.taken(), t.unoffered...), true // the log may be what is broken
 	_, err = t.claim.Finish(t.claim.Lease().Context(), end)
 	if err = t.written(err); err == nil {
 		t.end = ending{status: session.StatusFailed, code: end.Code, why: cause}

@@ -65,7 +65,7 @@ func (s *Session) Rotate(old, agent string) (transcriptID string) {
 	}
 	s.TranscriptID = s.newTranscriptID()
 	s.used()
-	s.Title, s.TitleBy = "", ""
+	s.Title, s.TitleBy, s.unsaid = "", "", unsaid{}
 	s.forgetNotes()
 	if s.Run.Exists {
 		s.Run.Rotated = s.TranscriptID

@@ -49,14 +49,14 @@ func (s *Session) death() (ends string, suspends, apart bool) {
 		// The interruptions still count in the new transcript, because the message may be killing the workers.
 		suspends, m.Suspended, m.atLarge = true, true, inARow{m.Interruptions, m.runs}
 	}
-	if ends != "" && len(r.IDs) > 1 && (s.Journal == nil || !s.Journal.Steps) {
+	if ends != "" && len(r.IDs) > 1 && (s.Journal == nil || !s.Journal.Steps) && r.Agent == "" && r.Rotated == "" {
 		s.Journal = nil
 		s.returns(r.IDs)
 		for _, id := range r.IDs {
 			s.Messages[id].Deaths = s.Config.StuckLimit - 1
 		}
 		if crashed {
-			m.Interruptions, m.Suspended = s.Config.StuckLimit-1, false
+			m.Interruptions, m.runs, m.Suspended = s.Config.StuckLimit-1, 0, false
 		}
 		s.closeQuestion()
 		r.Phase = Idle
@@ -69,8 +69,10 @@ func (s *Session) death() (ends string, suspends, apart bool) {
 		m.crashes = append(m.crashes, r.Fence)
 	}
 	if r.Phase == Starting && died > 0 {
-		first.Deaths = died
-		first.diedIn = append(first.diedIn, r.Fence)
+		for _, m := range s.all(r.IDs) {
+			m.Deaths = died
+			m.diedIn = append(m.diedIn, r.Fence)
+		}
 	}
 	return ends, suspends, false
 }

@@ -38,7 +38,7 @@ func (s *Session) Finish(h *Claim, e End) string {
 			s.complete(id, e.Status, e.Error)
 		} else {
 			s.archive(id, e.Status, e.Error)
-			if len(e.Entries) == 0 {
+			if len(e.Entries) == 0 && r.Rotated == "" {
 				s.unsaid = unsaid{id, last.Number}
 			}
 		}
@@ -174,6 +174,10 @@ func (s *Session) Park(h *Claim, p Parking) string {
 	}
 	r := &s.Run
 	asks := p.Question > 0 && p.Question == r.Question
+	if asks && r.Rotated != "" { // as /new of a turn that waits
+		h.announced = start == ""
+		return Interrupt
+	}
 	if p.Question > 0 && (!asks || r.Decided == p.Question) {
 		p.Wait = 0
 	}
@@ -181,7 +185,9 @@ func (s *Session) Park(h *Claim, p Parking) string {
 	switch {
 	case p.Failed != "":
 		event = fmt.Sprintf("turn_retry %d %s", h.Turn.Attempt, p.Failed)
-		s.Messages[h.parts[0]].Failures = h.Turn.Attempt
+		for _, m := range s.all(h.parts) {
+			m.Failures = h.Turn.Attempt
+		}
 	case p.Question > 0:
 		event = "turn_requeued parked"
 	}
@@ -212,7 +218,7 @@ func (s *Session) Mark(h *Claim, reason string) string {
 	switch {
 	case !s.Owns(h):
 		return Lost
-	case s.Asked() != "":
+	case s.endsAs() != "":
 	case s.Run.Phase == Starting:
 		s.Run.NoStart = true
 		return "starting"

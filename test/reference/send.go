@@ -205,7 +205,7 @@ func (s *Session) accept(id, mode string, fresh bool) Receipt {
 	if !told {
 		s.joins(m, mode, urgent, collected)
 	}
-	return Receipt{Status: "queued", Position: s.position(id), ends: parked && urgent}
+	return Receipt{Status: "queued", Position: s.position(id), ends: parked && (urgent || s.Asked() != "")}
 }
 
 // delayedCap is how many delayed messages a session may have: half of its queue.

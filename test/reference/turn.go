@@ -81,7 +81,7 @@ func (s *Session) Claim(worker int, serves []string) (h *Claim, again int64) {
 	if r.Phase != Parked {
 		s.recover()
 	}
-	if r.Ending != "" {
+	if r.Ending != "" && r.Phase != Parked && s.confirmed() {
 		s.Journal = nil // its worker died when it was to end
 	}
 	reset := ""
@@ -173,7 +173,7 @@ func (s *Session) Again(at int64) { s.Index.wake(at, s.Now) }
 // suspend begins another transcript for a suspended session. Of a turn's work only steps stay.
 func (s *Session) suspend(transcriptID string) (reset string) {
 	s.TranscriptID = transcriptID
-	s.Title, s.TitleBy = "", ""
+	s.Title, s.TitleBy, s.unsaid = "", "", unsaid{}
 	if s.Journal != nil && !s.Journal.Steps {
 		s.Journal = nil
 	}

@@ -109,7 +109,7 @@ if known then
   of_another = not was_notified(t.seen, t.seq)
   if of_another then known = false end
 end
-local run = fields(s.run, 'token', 'worker', 'fence', 'phase', 'mode', 'cap', 'hold', 'drop', 'debounce', 'warm')
+local run = fields(s.run, 'token', 'worker', 'fence', 'phase', 'mode', 'cap', 'hold', 'drop', 'debounce', 'warm', 'stop', 'rollback', 'interrupt', 'question')
 local record = fields(s.record, 'created_at', 'queue', 'reply_to', 'agent', 'fence')
 local ok, set = try(cjson.decode, record.queue or '{}') -- by /queue
 if not ok or type(set) ~= 'table' then set = {} end
@@ -228,6 +228,12 @@ local first = mode == 'interrupt' or mode == 'rollback'
 local urgent = first and (run.phase == 'running' or parked) and place
 local full = waiting > cap and not urgent
 
+-- again_at() returns when a turn that waits for its next attempt goes on, or 0.
+local function again_at()
+  local at = parked and string.match(run.question or '', '^%d+') ~= run.fence and tonumber(run.hold) or 0
+  return at > now and at or 0
+end
+
 -- 6. Whether it is refused, and the messages that it drops.
 local refusal, drops, most = false, {}, cap
 if new and busy then
@@ -252,7 +258,7 @@ end
 -- A message that drops others makes room itself.
 if over and new and not refusal and #drops == 0 then refusal, most = 'line', line_cap end
 if refusal then
-  return result{now = now, state = refusal, n = refusal == 'busy' and (parked and tonumber(run.hold) or 0) or most, duplicate = 0}
+  return result{now = now, state = refusal, n = refusal == 'busy' and again_at() or most, duplicate = 0}
 end
 
 -- 7. It joins the queue.
@@ -314,4 +320,4 @@ if not known then
   if mode == 'steer' then signal('steer') end
   append_event(s, '{"type":"queued","messages":[' .. quote(own) .. '],"mode":"' .. mode .. '","position":' .. position .. '}')
 end
-return result{now = now, state = parked and urgent and 'ends' or 'queued', n = position, duplicate = duplicate}
+return result{now = now, state = parked and (urgent or requested(run, run.fence) ~= '') and 'ends' or 'queued', n = position, duplicate = duplicate}

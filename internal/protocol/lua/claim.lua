@@ -37,12 +37,13 @@
 -- EACH full
 --   s.prefix         of turn ids
 -- RETURNS
---   'turn' now:int fence:int sid entries:int dropped messages:message reset resume mark_age:ms agent carries began:int keeps:int ends
+--   'turn' now:int fence:int sid entries:int dropped messages:message reset resume mark_age:ms agent carries began:int keeps:int ends unheard:int
 --     entries: written so far; dropped: 'omitted omitted_told ids' or ''; resume: the reason of
 --     the resume mark; mark_age: its age, ms; carries: what the turn's journal has, 'steps' or
 --     'entries'; began: the fence of the first run that this one goes on from, 0: none; keeps: how many items of its
 --     output stand; ends: 'stop', 'interrupt' or 'rollback' if the turn was claimed only to be ended like that, or why it
---     is given up: no agent runs. The fast path leaves out the last eight: its turn's agent is the argument
+--     is given up: no agent runs; unheard: how many of its messages, the last, are steers of which nothing tells then.
+--     The fast path leaves out the last nine: its turn's agent is the argument
 --   'other' now:int agent missing:int   this worker does not run the session's agent. missing: 1 if
 --     no living worker runs it. Then the session's record says so; else nothing is written
 --   'held' left:int          ms
@@ -117,7 +118,7 @@ local turn = begun(run) -- it has not ended, and the messages in active are its
 local other = turn and of_turn(run, run.other_agent) or ''
 local bound = other ~= '' and other or record.agent or record.fence and DEFAULT_AGENT or agent
 
--- A turn is begun once to write its end. If its worker dies again, the next one reads nothing of it.
+-- A turn is begun to write its end. If its worker dies then, the next one reads nothing of it.
 local ends, ending = ends_as(run)
 
 -- 1. The present owner keeps the session. A repeated claim returns the same result.
@@ -125,8 +126,9 @@ local owner = call('GET', s.sentinel)
 if owner == s.token and run.token == s.token then
   local at = tonumber(call('HGET', s.resume, 'marked_at')) or now
   local carries, began, keeps = carries_on(s, run.fence)
+  local ids = cjson.decode(run.ids)
   return turn{now = now, fence = tonumber(run.fence), sid = run.sid, entries = entries, dropped = notes_record(s, record.dropped),
-    messages = message_records(s, cjson.decode(run.ids), now), reset = of_turn(run, run.reset), resume = of_turn(run, run.resume), mark_age = now - at, agent = bound,
+    unheard = ends ~= '' and carries == '' and unheard(s, ids) or 0, messages = message_records(s, ids, now), reset = of_turn(run, run.reset), resume = of_turn(run, run.resume), mark_age = now - at, agent = bound,
     carries = carries, began = began, keeps = keeps, ends = ends}
 end
 if owner then return held{left = call('PTTL', s.sentinel)} end
@@ -140,7 +142,7 @@ if ends == '' then
     return other{now = now, agent = bound, missing = missing and 1 or 0}
   end
   local till = parked_until(run)
-  if till and till > now then return wait{at = till} end
+  if till and till > now and call('EXISTS', s.active) == 1 then return wait{at = till} end
 end
 
 -- 3. Most sessions are ordinary: they have none of these keys. In the others, in_active has the
@@ -211,6 +213,7 @@ local survived = dead and string.match(run.survived or '', '^%d+') == run.fence
 local told = turn and string.match(run.seq or '', '^(%d+) ') == run.fence
 local shown = string.match(run.seq or '', '^(%d+) [1-9]') == run.fence -- followers have seen its start
 local crashed, excused, died = false, false, 0
+ending = ending and dead and told and not survived -- else nobody died when it was to end
 if dead and ends == '' and run.phase == 'running' and survived then
   excused = interrupt(mark, run.fence, LEASE_LOST, now, false)
 elseif dead and ends == '' and told and not survived then
@@ -228,12 +231,12 @@ elseif dead and ends == '' and told and not survived then
     if call('SET', s.sentinel, IN_DOUBT, 'NX', 'PX', ttl) then call('HSET', s.run, 'doubted', run.fence) end
     return held{left = tonumber(ttl)}
   end
-  if ends ~= '' and #group > 1 and not journal.closed then
+  if ends ~= '' and #group > 1 and not journal.closed and other == '' and (run.rotated or '') == '' then
     call('LLEN', s.pending)
     call('DEL', s.journal)
     for i = #group, 1, -1 do requeue_message(s, group[i].id, 'deaths', stuck_limit - 1) end
     if crashed then
-      mark.interruptions, mark.suspended = stuck_limit - 1, false
+      mark.interruptions, mark.runs, mark.suspended = stuck_limit - 1, 0, false
       store_interruption(s, mark)
     end
     close_question(s, now)
@@ -299,9 +302,9 @@ if dead then
   for _, t in ipairs(group) do
     pcall('HINCRBY', s.task .. t.id, 'redelivered', 1)
     t.redelivered = (tonumber(t.redelivered) or 0) + 1
-  end
-  if run.phase == 'starting' and died > 0 then
-    call('HSET', s.task .. first.id, 'deaths', died, 'died', with_fence(call('HGET', s.task .. first.id, 'died'), run.fence))
+    if run.phase == 'starting' and died > 0 then -- in each, as the first may leave the turn
+      call('HSET', s.task .. t.id, 'deaths', died, 'died', with_fence(call('HGET', s.task .. t.id, 'died'), run.fence))
+    end
   end
   close_question(s, now)
   if crashed or excused then store_interruption(s, mark) end
@@ -318,6 +321,7 @@ if ends == '' and (mark.suspended or crashed and crash_suspends) then
   sid, rotated, reset, dropped, keeps_log = turn and rotated, false, 'suspended', '', keeps_log and journal.closed
   call('DEL', s.resume)
   call('HDEL', s.record, 'title', 'title_by')
+  call('HDEL', s.run, 'unsaid')
   forget_notes(s)
   if not mark.suspended then call('HSET', s.resume, 'interruptions', mark.interruptions, 'runs', mark.runs) end
 elseif ends == '' then
@@ -352,10 +356,10 @@ elseif journal.fence then
 end
 local routed = promise_all(s, group)
 if not ordinary or routed or (run.special or '') ~= '' then
-  call('HSET', s.run, 'special', (routed or call('EXISTS', s.resume, s.journal) > 0) and '1' or '')
+  call('HSET', s.run, 'special', (routed or other ~= '' or call('EXISTS', s.resume, s.journal) > 0) and '1' or '')
 end
 if reset ~= '' then call('HSET', s.run, 'reset', fence .. ' ' .. reset) end
 if resumed ~= '' then call('HSET', s.run, 'resume', fence .. ' ' .. resumed) end
 local carries, began, keeps = carries_on(s, fence)
-return turn{now = now, fence = fence, sid = sid, entries = entries, dropped = notes_record(s, dropped), messages = messages,
+return turn{unheard = ends ~= '' and carries == '' and unheard(s, cjson.decode(ids)) or 0, now = now, fence = fence, sid = sid, entries = entries, dropped = notes_record(s, dropped), messages = messages,
   reset = reset, resume = resumed, mark_age = now - marked_at, agent = bound, carries = carries, began = began, keeps = keeps, ends = ends}

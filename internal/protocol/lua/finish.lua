@@ -254,7 +254,7 @@ for _, a in ipairs(done) do
   if not ordinary then pcall('HDEL', s.followups, own_id(s, a.id)) end
   if archives then
     archive(s, a.id, a.msg, a.unique, why, a.outcome, now)
-    if count == 0 then call('HSET', s.run, 'unsaid', s.fence .. ' ' .. a.id) end
+    if count == 0 and (run.rotated or '') == '' then call('HSET', s.run, 'unsaid', s.fence .. ' ' .. a.id) end
     count_archived(s, 1)
   else
     complete(s, a.id, a.msg, a.unique, a.outcome, retention, seconds)

@@ -29,8 +29,9 @@ for _, id in ipairs(call('LRANGE', s.active, 0, -1)) do
   local theirs = not (turn and string.find(run.ids or '', quote(id), 1, true)) and leased(s, id, now)
   if theirs then return result{now = now, state = 'wait', n = theirs} end
 end
-local at = parked_until(run)
-if not at and call('EXISTS', s.active) == 1 then return ready(1) end
+local at, active = parked_until(run), call('EXISTS', s.active) == 1
+if at and not active then return ready(0) end -- its messages are gone
+if not at and active then return ready(1) end
 at = at and math.max(at, now) or next_at(s, now)
 if not at and call('EXISTS', s.stopped) == 1 then at = now end -- even if run's stopping was lost
 if not at then return result{now = now, state = 'empty', n = 0} end

@@ -19,17 +19,17 @@
 --   'requested'            the turn's end was requested
 --   'lost'
 
-local run = fields(s.run, 'token', 'fence', 'phase', 'stop', 'rollback', 'interrupt')
+local run = fields(s.run, 'token', 'fence', 'phase', 'stop', 'rollback', 'interrupt', 'ending')
 if not owned(s, run) then return lost{} end
 local now, mark = now_ms(), load_mark(s)
+progressed = progressed or call('HGET', s.journal, 'progress') == s.fence
 call('PEXPIRE', s.sentinel, ttl)
-if requested(run, s.fence) ~= '' then return requested{} end
+if ends_as(run) ~= '' then return requested{} end
 if run.phase ~= 'running' then
   call('HSET', s.run, 'nostart', s.fence)
   return starting{}
 end
 if mark.suspended and mark.fence ~= s.fence then return suspended{} end
 -- Else it is a repetition.
-progressed = progressed or call('HGET', s.journal, 'progress') == s.fence
 if interrupt(mark, s.fence, reason, now, stuck_limit, progressed, now - age) then store_interruption(s, mark) end
 return marked{}

@@ -30,7 +30,7 @@
 --   'lost'
 
 local now = now_ms()
-local run = fields(s.run, 'token', 'fence', 'phase', 'done', 'hold', 'last', 'stop', 'rollback', 'interrupt', 'question', 'answered')
+local run = fields(s.run, 'token', 'fence', 'phase', 'done', 'hold', 'last', 'stop', 'rollback', 'interrupt', 'question', 'answered', 'rotated')
 if not owned(s, run) then
   if earlier_result(s, run) then return released{at = claimable_at(s, run, now) or 0, now = now} end
   return lost{}
@@ -40,9 +40,12 @@ if request ~= '' then return requested{request = request} end
 
 local of, question = string.match(run.question or '', '^(%d+) (%d+) ')
 local asks = waits ~= '' and waits == question and of == s.fence
+if asks and (run.rotated or '') ~= '' then return requested{request = 'interrupt'} end -- as /new of a turn that waits
 if waits ~= '' and (not asks or string.match(run.answered or '', '^%d+ %d+ ') == of .. ' ' .. question .. ' ') then wait = 0 end
-local failed, again = attempts ~= '' and call('HGET', s.task .. ids[1], 'msg'), {}
+local failed, again = {}, {}
 for _, id in ipairs(ids) do
+  local msg = attempts ~= '' and call('HGET', s.task .. id, 'msg')
+  if msg then failed[#failed + 1] = {id = id, msg = msg} end
   if attempts == '' and not asks and call('HEXISTS', s.task .. id, 'msg') == 1 then again[#again + 1] = id end
 end
 local mark = load_mark(s)
@@ -54,8 +57,8 @@ call('LLEN', s.active)
 call('DEL', s.sentinel)
 for _, id in ipairs(ids) do pcall('ZREM', s.lease, id) end
 for _, id in ipairs(again) do pcall('HINCRBY', s.task .. id, 'redelivered', 1) end
-if failed then -- 6 retried
-  call('HSET', s.task .. ids[1], 'msg', with_error(failed, why, math.floor(now / 1000)) .. '\48' .. varint(math.max(tonumber(attempts), 0)))
+for _, f in ipairs(failed) do -- 6 retried; in each, as the first may leave the turn
+  call('HSET', s.task .. f.id, 'msg', with_error(f.msg, why, math.floor(now / 1000)) .. '\48' .. varint(math.max(tonumber(attempts), 0)))
 end
 call('PEXPIRE', s.journal, journal_ttl)
 if interrupted then store_interruption(s, mark) end

@@ -34,6 +34,7 @@ call('HSET', s.record, 'v', '1', 'session_id', fresh_sid, 'updated_at', int(now)
 call('HDEL', s.record, 'title', 'title_by')
 forget_notes(s)
 if run.fence then call('HSET', s.run, 'rotated', fresh_sid) end
+call('HDEL', s.run, 'unsaid') -- it is of the old one
 if changes then
   call('HSET', s.record, 'agent', agent)
   if turn and of_turn(run, run.other_agent) == '' then

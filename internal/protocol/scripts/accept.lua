@@ -71,8 +71,8 @@ local function fields_2(key)
   return {state = v[1], seen = v[2], seq = v[3]}
 end
 local function fields_3(key)
-  local v = call('HMGET', key, 'token', 'worker', 'fence', 'phase', 'mode', 'cap', 'hold', 'drop', 'debounce', 'warm')
-  return {token = v[1], worker = v[2], fence = v[3], phase = v[4], mode = v[5], cap = v[6], hold = v[7], drop = v[8], debounce = v[9], warm = v[10]}
+  local v = call('HMGET', key, 'token', 'worker', 'fence', 'phase', 'mode', 'cap', 'hold', 'drop', 'debounce', 'warm', 'stop', 'rollback', 'interrupt', 'question')
+  return {token = v[1], worker = v[2], fence = v[3], phase = v[4], mode = v[5], cap = v[6], hold = v[7], drop = v[8], debounce = v[9], warm = v[10], stop = v[11], rollback = v[12], interrupt = v[13], question = v[14]}
 end
 local function fields_4(key)
   local v = call('HMGET', key, 'ids', 'sid', 'fence')
@@ -460,6 +460,15 @@ local function promise(s_deliveries, s_owed, s_prefix, id, route)
   return new == 1
 end
 
+-- requested(run, fence) returns 'stop', 'rollback' or 'interrupt' if that end of the turn was
+-- requested, or ''.
+local function requested(run, fence)
+  if run.stop == fence then return 'stop' end
+  if run.rollback == fence then return 'rollback' end
+  if run.interrupt == fence then return 'interrupt' end
+  return ''
+end
+
 -- route_of(s, id) returns a task's route, or false. Scripts call it before their first write.
 local function route_of(s_deliveries, s_outbox, s_owed, s_task, id)
   local route = call('HGET', s_task .. id, 'route')
@@ -625,6 +634,12 @@ local first = mode == 'interrupt' or mode == 'rollback'
 local urgent = first and (run.phase == 'running' or parked) and place
 local full = waiting > cap and not urgent
 
+-- again_at() returns when a turn that waits for its next attempt goes on, or 0.
+local function again_at()
+  local at = parked and string.match(run.question or '', '^%d+') ~= run.fence and tonumber(run.hold) or 0
+  return at > now and at or 0
+end
+
 -- 6. Whether it is refused, and the messages that it drops.
 local refusal, drops, most = false, {}, cap
 if new and busy then
@@ -649,7 +664,7 @@ end
 -- A message that drops others makes room itself.
 if over and new and not refusal and #drops == 0 then refusal, most = 'line', line_cap end
 if refusal then
-  return {now, refusal, refusal == 'busy' and (parked and tonumber(run.hold) or 0) or most, 0}
+  return {now, refusal, refusal == 'busy' and again_at() or most, 0}
 end
 
 -- 7. It joins the queue.
@@ -711,4 +726,4 @@ if not known then
   if mode == 'steer' then signal('steer') end
   append_event(s_events, s_events_cap, s_large_bytes, s_run, s_short, '{"type":"queued","messages":[' .. quote(own) .. '],"mode":"' .. mode .. '","position":' .. position .. '}')
 end
-return {now, parked and urgent and 'ends' or 'queued', position, duplicate}
+return {now, parked and (urgent or requested(run, run.fence) ~= '') and 'ends' or 'queued', position, duplicate}

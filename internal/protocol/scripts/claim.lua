@@ -38,12 +38,13 @@
 -- EACH
 --   s.prefix         of turn ids
 -- RETURNS
---   'turn' now:int fence:int sid entries:int dropped messages:message reset resume mark_age:ms agent carries began:int keeps:int ends
+--   'turn' now:int fence:int sid entries:int dropped messages:message reset resume mark_age:ms agent carries began:int keeps:int ends unheard:int
 --     entries: written so far; dropped: 'omitted omitted_told ids' or ''; resume: the reason of
 --     the resume mark; mark_age: its age, ms; carries: what the turn's journal has, 'steps' or
 --     'entries'; began: the fence of the first run that this one goes on from, 0: none; keeps: how many items of its
 --     output stand; ends: 'stop', 'interrupt' or 'rollback' if the turn was claimed only to be ended like that, or why it
---     is given up: no agent runs. The fast path leaves out the last eight: its turn's agent is the argument
+--     is given up: no agent runs; unheard: how many of its messages, the last, are steers of which nothing tells then.
+--     The fast path leaves out the last nine: its turn's agent is the argument
 --   'other' now:int agent missing:int   this worker does not run the session's agent. missing: 1 if
 --     no living worker runs it. Then the session's record says so; else nothing is written
 --   'held' left:int          ms
@@ -853,6 +854,14 @@ local function take(s_active, s_pending, s_task, group, now, there)
   return '[' .. ids .. ']', messages
 end
 
+-- unheard(s, ids) returns how many of these messages, the last of a turn without a journal, were steered into it: no
+-- agent's output tells of them.
+local function unheard(s_task, ids)
+  local n = 0
+  for i = 2, #ids do n = n + call('HEXISTS', s_task .. ids[i], 'steer') end
+  return n
+end
+
 local ttl, worker, phase, mode, cap, drop, debounce, warm, stuck_limit, crash_suspends, stop_batch, turn_limits, serves, elsewhere, fresh_sid, agent = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7], ARGV[8], tonumber(ARGV[10]), ARGV[14] == '1', ARGV[15], ARGV[16], ARGV[17], ARGV[18], ARGV[21], ARGV[22]
 local now = now_ms()
 
@@ -885,7 +894,7 @@ local turn = begun(run) -- it has not ended, and the messages in active are its
 local other = turn and of_turn(run, run.other_agent) or ''
 local bound = other ~= '' and other or record_agent or record_fence and DEFAULT_AGENT or agent
 
--- A turn is begun once to write its end. If its worker dies again, the next one reads nothing of it.
+-- A turn is begun to write its end. If its worker dies then, the next one reads nothing of it.
 local ends, ending = ends_as(run)
 
 -- 1. The present owner keeps the session. A repeated claim returns the same result.
@@ -893,7 +902,8 @@ local owner = call('GET', s_sentinel)
 if owner == s_token and run.token == s_token then
   local at = tonumber(call('HGET', s_resume, 'marked_at')) or now
   local carries, began, keeps = carries_on(s_journal, run.fence)
-  return {'turn', now, tonumber(run.fence), run.sid, entries, notes_record(s_record, record_dropped), message_records(s_longest, s_task, cjson.decode(run.ids), now), of_turn(run, run.reset), of_turn(run, run.resume), now - at, bound, carries, began, keeps, ends}
+  local ids = cjson.decode(run.ids)
+  return {'turn', now, tonumber(run.fence), run.sid, entries, notes_record(s_record, record_dropped), message_records(s_longest, s_task, ids, now), of_turn(run, run.reset), of_turn(run, run.resume), now - at, bound, carries, began, keeps, ends, ends ~= '' and carries == '' and unheard(s_task, ids) or 0}
 end
 if owner then return {'held', call('PTTL', s_sentinel)} end
 
@@ -906,7 +916,7 @@ if ends == '' then
     return {'other', now, bound, missing and 1 or 0}
   end
   local till = parked_until(run)
-  if till and till > now then return {'wait', till} end
+  if till and till > now and call('EXISTS', s_active) == 1 then return {'wait', till} end
 end
 
 -- 3. Most sessions are ordinary: they have none of these keys. In the others, in_active has the
@@ -977,6 +987,7 @@ local survived = dead and string.match(run.survived or '', '^%d+') == run.fence
 local told = turn and string.match(run.seq or '', '^(%d+) ') == run.fence
 local shown = string.match(run.seq or '', '^(%d+) [1-9]') == run.fence -- followers have seen its start
 local crashed, excused, died = false, false, 0
+ending = ending and dead and told and not survived -- else nobody died when it was to end
 if dead and ends == '' and run.phase == 'running' and survived then
   excused = interrupt(mark, run.fence, LEASE_LOST, now, false)
 elseif dead and ends == '' and told and not survived then
@@ -994,12 +1005,12 @@ elseif dead and ends == '' and told and not survived then
     if call('SET', s_sentinel, IN_DOUBT, 'NX', 'PX', ttl) then call('HSET', s_run, 'doubted', run.fence) end
     return {'held', tonumber(ttl)}
   end
-  if ends ~= '' and #group > 1 and not journal.closed then
+  if ends ~= '' and #group > 1 and not journal.closed and other == '' and (run.rotated or '') == '' then
     call('LLEN', s_pending)
     call('DEL', s_journal)
     for i = #group, 1, -1 do requeue_message(s_active, s_followups, s_lease, s_pending, s_prefix, s_task, group[i].id, 'deaths', stuck_limit - 1) end
     if crashed then
-      mark.interruptions, mark.suspended = stuck_limit - 1, false
+      mark.interruptions, mark.runs, mark.suspended = stuck_limit - 1, 0, false
       store_interruption(s_resume, s_run, mark)
     end
     close_question(s_deliveries, s_outbox, s_prefix, s_task, now)
@@ -1065,9 +1076,9 @@ if dead then
   for _, t in ipairs(group) do
     pcall('HINCRBY', s_task .. t.id, 'redelivered', 1)
     t.redelivered = (tonumber(t.redelivered) or 0) + 1
-  end
-  if run.phase == 'starting' and died > 0 then
-    call('HSET', s_task .. first.id, 'deaths', died, 'died', string.sub(((call('HGET', s_task .. first.id, 'died')) or '') .. run.fence .. ' ', -140))
+    if run.phase == 'starting' and died > 0 then -- in each, as the first may leave the turn
+      call('HSET', s_task .. t.id, 'deaths', died, 'died', string.sub(((call('HGET', s_task .. t.id, 'died')) or '') .. run.fence .. ' ', -140))
+    end
   end
   close_question(s_deliveries, s_outbox, s_prefix, s_task, now)
   if crashed or excused then store_interruption(s_resume, s_run, mark) end
@@ -1084,6 +1095,7 @@ if ends == '' and (mark.suspended or crashed and crash_suspends) then
   sid, rotated, reset, dropped, keeps_log = turn and rotated, false, 'suspended', '', keeps_log and journal.closed
   call('DEL', s_resume)
   call('HDEL', s_record, 'title', 'title_by')
+  call('HDEL', s_run, 'unsaid')
   forget_notes(s_record)
   if not mark.suspended then call('HSET', s_resume, 'interruptions', mark.interruptions, 'runs', mark.runs) end
 elseif ends == '' then
@@ -1118,9 +1130,9 @@ elseif journal.fence then
 end
 local routed = promise_all(s_deliveries, s_owed, s_prefix, s_task, group)
 if not ordinary or routed or (run.special or '') ~= '' then
-  call('HSET', s_run, 'special', (routed or call('EXISTS', s_resume, s_journal) > 0) and '1' or '')
+  call('HSET', s_run, 'special', (routed or other ~= '' or call('EXISTS', s_resume, s_journal) > 0) and '1' or '')
 end
 if reset ~= '' then call('HSET', s_run, 'reset', fence .. ' ' .. reset) end
 if resumed ~= '' then call('HSET', s_run, 'resume', fence .. ' ' .. resumed) end
 local carries, began, keeps = carries_on(s_journal, fence)
-return {'turn', now, fence, sid, entries, notes_record(s_record, dropped), messages, reset, resumed, now - marked_at, bound, carries, began, keeps, ends}
+return {'turn', now, fence, sid, entries, notes_record(s_record, dropped), messages, reset, resumed, now - marked_at, bound, carries, began, keeps, ends, ends ~= '' and carries == '' and unheard(s_task, cjson.decode(ids)) or 0}

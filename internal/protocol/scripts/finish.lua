@@ -970,7 +970,7 @@ for _, a in ipairs(done) do
   if not ordinary then pcall('HDEL', s_followups, own_id(s_prefix, a.id)) end
   if archives then
     archive(s_archived, s_task, a.id, a.msg, a.unique, why, a.outcome, now)
-    if count == 0 then call('HSET', s_run, 'unsaid', s_fence .. ' ' .. a.id) end
+    if count == 0 and (run.rotated or '') == '' then call('HSET', s_run, 'unsaid', s_fence .. ' ' .. a.id) end
     count_archived(s_failed, s_failed_day, s_processed, s_processed_day, 1)
   else
     complete(s_task, a.id, a.msg, a.unique, a.outcome, retention, seconds)

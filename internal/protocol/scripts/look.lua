@@ -117,8 +117,9 @@ for _, id in ipairs(call('LRANGE', s_active, 0, -1)) do
   local theirs = not (turn and string.find(run.ids or '', quote(id), 1, true)) and leased(s_lease, s_task, id, now)
   if theirs then return {now, 'wait', theirs} end
 end
-local at = parked_until(run)
-if not at and call('EXISTS', s_active) == 1 then return ready(1) end
+local at, active = parked_until(run), call('EXISTS', s_active) == 1
+if at and not active then return ready(0) end -- its messages are gone
+if not at and active then return ready(1) end
 at = at and math.max(at, now) or next_at(s_pending, s_retry, s_run, s_scheduled, s_task, now)
 if not at and call('EXISTS', s_stopped) == 1 then at = now end -- even if run's stopping was lost
 if not at then return {now, 'empty', 0} end

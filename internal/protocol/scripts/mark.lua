@@ -25,8 +25,35 @@ local call, pcall, try = redis.call, redis.pcall, pcall
 local KEYS, ARGV = KEYS, ARGV
 local s_sentinel, s_run, s_resume, s_journal, s_token, s_fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4], ARGV[1], ARGV[2]
 local function fields_1(key)
-  local v = call('HMGET', key, 'token', 'fence', 'phase', 'stop', 'rollback', 'interrupt')
-  return {token = v[1], fence = v[2], phase = v[3], stop = v[4], rollback = v[5], interrupt = v[6]}
+  local v = call('HMGET', key, 'token', 'fence', 'phase', 'stop', 'rollback', 'interrupt', 'ending')
+  return {token = v[1], fence = v[2], phase = v[3], stop = v[4], rollback = v[5], interrupt = v[6], ending = v[7]}
+end
+
+-- begun(run) returns whether a turn has begun and not ended. Without a sentinel it is parked, or its owner died.
+local function begun(run) return run.fence and (run.phase == 'starting' or run.phase == 'running' or run.phase == 'parked') end
+
+-- of_turn(run, value) returns what stands after the fence in the value of one of run's fields, or '' if it is another
+-- turn's.
+local function of_turn(run, value)
+  local of, what = string.match(value or '', '^(%d+) (.*)$')
+  return of == run.fence and what or ''
+end
+
+-- requested(run, fence) returns 'stop', 'rollback' or 'interrupt' if that end of the turn was
+-- requested, or ''.
+local function requested(run, fence)
+  if run.stop == fence then return 'stop' end
+  if run.rollback == fence then return 'rollback' end
+  if run.interrupt == fence then return 'interrupt' end
+  return ''
+end
+
+-- ends_as(run) returns how the turn that has not ended is to end, or '', and whether it was begun only for that.
+local function ends_as(run)
+  if not begun(run) then return '', false end
+  local how = of_turn(run, run.ending)
+  if how ~= '' then return how, true end
+  return requested(run, run.fence), false
 end
 
 -- RUNS_MOST times stuck_limit interruptions suspend a session, whatever its runs have done. Of a deploy's drains only the
@@ -73,15 +100,6 @@ local function owned(s_fence, s_sentinel, s_token, run)
   return run.token == s_token and run.fence == s_fence and (redis.call('GET', s_sentinel) == s_token)
 end
 
--- requested(run, fence) returns 'stop', 'rollback' or 'interrupt' if that end of the turn was
--- requested, or ''.
-local function requested(run, fence)
-  if run.stop == fence then return 'stop' end
-  if run.rollback == fence then return 'rollback' end
-  if run.interrupt == fence then return 'interrupt' end
-  return ''
-end
-
 -- store_interruption(s, mark) writes interrupt's changes.
 local function store_interruption(s_resume, s_run, mark)
   call('HSET', s_resume, 'pending', '1', 'reason', mark.reason, 'marked_at', string.format('%d', mark.marked_at),
@@ -96,14 +114,14 @@ local ttl, reason, stuck_limit, age, progressed = ARGV[3], ARGV[4], tonumber(ARG
 local run = fields_1(s_run)
 if not owned(s_fence, s_sentinel, s_token, run) then return {'lost'} end
 local now, mark = now_ms(), load_mark(s_resume)
+progressed = progressed or call('HGET', s_journal, 'progress') == s_fence
 call('PEXPIRE', s_sentinel, ttl)
-if requested(run, s_fence) ~= '' then return {'requested'} end
+if ends_as(run) ~= '' then return {'requested'} end
 if run.phase ~= 'running' then
   call('HSET', s_run, 'nostart', s_fence)
   return {'starting'}
 end
 if mark.suspended and mark.fence ~= s_fence then return {'suspended'} end
 -- Else it is a repetition.
-progressed = progressed or call('HGET', s_journal, 'progress') == s_fence
 if interrupt(mark, s_fence, reason, now, stuck_limit, progressed, now - age) then store_interruption(s_resume, s_run, mark) end
 return {'marked'}

@@ -35,8 +35,8 @@ local call, pcall, try = redis.call, redis.pcall, pcall
 local KEYS, ARGV = KEYS, ARGV
 local s_sentinel, s_run, s_resume, s_events, s_journal, s_pending, s_active, s_lease, s_scheduled, s_retry, s_processed, s_processed_day, s_outbox, s_deliveries, s_task, s_prefix, s_token, s_fence, s_events_cap, s_short, s_large_bytes = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14], ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6]), ARGV[7]
 local function fields_1(key)
-  local v = call('HMGET', key, 'token', 'fence', 'phase', 'done', 'hold', 'last', 'stop', 'rollback', 'interrupt', 'question', 'answered')
-  return {token = v[1], fence = v[2], phase = v[3], done = v[4], hold = v[5], last = v[6], stop = v[7], rollback = v[8], interrupt = v[9], question = v[10], answered = v[11]}
+  local v = call('HMGET', key, 'token', 'fence', 'phase', 'done', 'hold', 'last', 'stop', 'rollback', 'interrupt', 'question', 'answered', 'rotated')
+  return {token = v[1], fence = v[2], phase = v[3], done = v[4], hold = v[5], last = v[6], stop = v[7], rollback = v[8], interrupt = v[9], question = v[10], answered = v[11], rotated = v[12]}
 end
 
 -- LEASE_LOST is the reason if the turn's owner lost its lease and lives.
@@ -380,9 +380,12 @@ if request ~= '' then return {'requested', request} end
 
 local of, question = string.match(run.question or '', '^(%d+) (%d+) ')
 local asks = waits ~= '' and waits == question and of == s_fence
+if asks and (run.rotated or '') ~= '' then return {'requested', 'interrupt'} end -- as /new of a turn that waits
 if waits ~= '' and (not asks or string.match(run.answered or '', '^%d+ %d+ ') == of .. ' ' .. question .. ' ') then wait = 0 end
-local failed, again = attempts ~= '' and call('HGET', s_task .. ids[1], 'msg'), {}
+local failed, again = {}, {}
 for _, id in ipairs(ids) do
+  local msg = attempts ~= '' and call('HGET', s_task .. id, 'msg')
+  if msg then failed[#failed + 1] = {id = id, msg = msg} end
   if attempts == '' and not asks and call('HEXISTS', s_task .. id, 'msg') == 1 then again[#again + 1] = id end
 end
 local mark = load_mark(s_resume)
@@ -394,8 +397,8 @@ call('LLEN', s_active)
 call('DEL', s_sentinel)
 for _, id in ipairs(ids) do pcall('ZREM', s_lease, id) end
 for _, id in ipairs(again) do pcall('HINCRBY', s_task .. id, 'redelivered', 1) end
-if failed then -- 6 retried
-  call('HSET', s_task .. ids[1], 'msg', with_error(failed, why, math.floor(now / 1000)) .. '\48' .. varint(math.max(tonumber(attempts), 0)))
+for _, f in ipairs(failed) do -- 6 retried; in each, as the first may leave the turn
+  call('HSET', s_task .. f.id, 'msg', with_error(f.msg, why, math.floor(now / 1000)) .. '\48' .. varint(math.max(tonumber(attempts), 0)))
 end
 call('PEXPIRE', s_journal, journal_ttl)
 if interrupted then store_interruption(s_resume, s_run, mark) end

@@ -107,6 +107,7 @@ call('HSET', s_record, 'v', '1', 'session_id', fresh_sid, 'updated_at', string.f
 call('HDEL', s_record, 'title', 'title_by')
 forget_notes(s_record)
 if run.fence then call('HSET', s_run, 'rotated', fresh_sid) end
+call('HDEL', s_run, 'unsaid') -- it is of the old one
 if changes then
   call('HSET', s_record, 'agent', agent)
   if turn and of_turn(run, run.other_agent) == '' then
