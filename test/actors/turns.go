@@ -86,6 +86,9 @@ func (b *Bench) Settle(h *protocol.Claim) (more bool) {
 func EndUnrun(ctx context.Context, h *protocol.Claim) (more bool, err error) {
 	turn := h.Turn()
 	end := protocol.End{Release: true}
+	for _, m := range turn.Messages()[len(turn.Messages())-turn.Unheard:] {
+		end.Untaken = append(end.Untaken, m.Message.ID)
+	}
 	var dead protocol.GivenUpError
 	switch {
 	case turn.Ends == nil:

@@ -269,12 +269,13 @@ func newConversation(ctx context.Context, c Operations, _ string) (string, error
 	if err := c.NewConversation(ctx, ""); err != nil {
 		return "", err
 	}
-	return begins("a new conversation", s), nil
+	return begins("a new conversation", s, false), nil
 }
 
-func begins(what string, s session.Info) string {
+// begins is the reply to a command that begins a conversation, with another agent or the same.
+func begins(what string, s session.Info, other bool) string {
 	switch {
-	case s.Phase == session.PhaseParked && (s.Question != nil || s.WaitsFor != ""):
+	case s.Phase == session.PhaseParked && (other || s.Question != nil || s.WaitsFor != ""):
 		return "The next message begins " + what + ". The turn that waits ends in the old one."
 	case s.Phase == session.PhaseParked:
 		return "The next message begins " + what + ". The turn that waits goes on in the old one."
@@ -307,7 +308,7 @@ func chooseAgent(ctx context.Context, c Operations, name string) (string, error)
 	if err := c.NewConversation(ctx, name); err != nil {
 		return "", err
 	}
-	return begins("a new conversation with "+name, s), nil
+	return begins("a new conversation with "+name, s, true), nil
 }
 
 func queue(ctx context.Context, c Operations, args string) (string, error) {
