@@ -187,7 +187,7 @@ func takenApart(v explore.View) string {
 	k := rediskey.For(main)
 	m1, m2 := rediskey.TaskID(main, "m1"), rediskey.TaskID(main, "m2")
 	if phase := v.Field(k.Run(), "phase"); phase == "starting" || phase == "running" {
-		if v.Field(k.Task(m2), "deaths") != "" && strings.Contains(v.Field(k.Run(), "ids"), m1+`","`+m2) {
+		if v.Field(k.Task(m2), "quiet") == "" && strings.Contains(v.Field(k.Run(), "ids"), m1+`","`+m2) {
 			return "apart: m1 and m2 are in one turn again"
 		}
 	}

@@ -43,7 +43,7 @@
 --     the resume mark; mark_age: its age, ms; carries: what the turn's journal has, 'steps' or
 --     'entries'; began: the fence of the first run that this one goes on from, 0: none; keeps: how many items of its
 --     output stand; ends: 'stop', 'interrupt' or 'rollback' if the turn was claimed only to be ended like that, or why it
---     is given up: no agent runs; unheard: how many of its messages, the last, are steers of which nothing tells then.
+--     is given up: no agent runs; unheard: how many of its messages, the last, are steers that no output has then.
 --     The fast path leaves out the last nine: its turn's agent is the argument
 --   'other' now:int agent missing:int   this worker does not run the session's agent. missing: 1 if
 --     no living worker runs it. Then the session's record says so; else nothing is written
@@ -855,7 +855,7 @@ local function take(s_active, s_pending, s_task, group, now, there)
 end
 
 -- unheard(s, ids) returns how many of these messages, the last of a turn without a journal, were steered into it: no
--- agent's output tells of them.
+-- agent's output has them.
 local function unheard(s_task, ids)
   local n = 0
   for i = 2, #ids do n = n + call('HEXISTS', s_task .. ids[i], 'steer') end

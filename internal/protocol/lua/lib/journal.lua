@@ -15,7 +15,7 @@ local function carries_on(s, fence)
 end
 
 -- unheard(s, ids) returns how many of these messages, the last of a turn without a journal, were steered into it: no
--- agent's output tells of them.
+-- agent's output has them.
 local function unheard(s, ids)
   local n = 0
   for i = 2, #ids do n = n + call('HEXISTS', s.task .. ids[i], 'steer') end
