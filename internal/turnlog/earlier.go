@@ -1,8 +1,10 @@
 package turnlog
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
+	"time"
 
 	"turnstile/internal/protocol"
 	"turnstile/pkg/agent"
@@ -40,6 +42,7 @@ func (l *Log) TakeOver(j *protocol.Journal) (ended []agent.StepRecord) {
 func (l *Log) GoOn(j *protocol.Journal) (recap, kept []session.Entry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.kept = true
 	messages := l.turn.Messages()
 	begun := j.Messages[:min(j.Lead, len(j.Messages))]
 	for _, m := range messages[1:] {
@@ -104,4 +107,23 @@ func (s *entries) inherit(earlier []session.Entry) {
 	if n := len(s.before); n > 0 {
 		s.before[n-1].Interrupted = true
 	}
+}
+
+// unused are the tools of earlier runs to which this run, which began the turn again, has not come. They have had their
+// effects, also if it never comes to them.
+func (l *Log) unused() (tools []session.Entry) {
+	for key, s := range l.known {
+		if l.kept || s.used || s.Hidden || s.size == 0 || s.Name == "" || s.State == stepFailed {
+			continue
+		}
+		use := &session.ToolUse{
+			Name: s.Name, CallID: key, Input: s.Input, Output: s.Output, Error: s.Error, Run: s.Turn,
+			Took: session.Millis(time.Duration(s.Took) * time.Millisecond),
+		}
+		tools = append(tools, session.Entry{Role: session.RoleTool, Turn: l.turn.ID, At: atMS(s.At), Tool: use})
+	}
+	slices.SortFunc(tools, func(a, b session.Entry) int {
+		return cmp.Or(a.At.Compare(b.At.Time), cmp.Compare(a.Tool.CallID, b.Tool.CallID))
+	})
+	return tools
 }

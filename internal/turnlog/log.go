@@ -66,6 +66,7 @@ type Log struct {
 	over    bool
 	acted   bool     // the agent has done something in this run
 	replays bool     // the events are of an earlier run, which has traced them
+	kept    bool     // the items of earlier runs are among the entries
 	untold  []func() // calls of Config's functions
 }
 
@@ -281,5 +282,8 @@ func (l *Log) Finished(result agent.Result) Content {
 func (l *Log) Unfinished() Content {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	before := l.before
+	defer func() { l.before = before }()
+	l.before = append(slices.Clip(before), l.unused()...)
 	return Content{l.reply(), l.all("", 0, true), l.usage}
 }

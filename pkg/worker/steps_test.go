@@ -71,6 +71,27 @@ func lines(entries []session.Entry) (lines []string) {
 	return lines
 }
 
+// A later attempt fails before it comes to what an earlier one has done: the transcript has it all the same.
+func TestStepsOfAnEarlierAttemptAreRemembered(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	s := newStage()
+	r.worker(s)
+	r.say("m1", "hello")
+	a := s.next(t, "m1")
+	a.begin(t, spec("a"), agent.StepNew)
+	a.finish(t, spec("a"), ok("1"))
+	a.begin(t, spec("b"), agent.StepNew)
+	a.fail(agent.Retryable(errors.New("flaky")))
+	b := s.next(t, "m1")
+	b.text("I begin")
+	b.fail(errors.New("no"))
+	r.ends("m1", session.StatusFailed)
+	entries, err := actors.Transcript(r.ctx, r.client.Session(r.key), b.TranscriptID)
+	expect.OK(t, err)
+	expect.List(t, "transcript", lines(entries), "user hello", "tool a 1 "+a.ID, "tool b  "+a.ID, "assistant I begin")
+}
+
 // A worker dies after its second step, with the third started. The next one runs neither, and its agent
 // learns what is known of each. The keys are the same in both runs.
 func TestStepsOfADeadWorker(t *testing.T) {
