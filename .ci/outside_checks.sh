@@ -393,7 +393,7 @@ check_forget() {
 	open_gate
 	enqueued -s gone --id g1 --wait "gate please"
 	"$bin/worker" forget gone >"$dir/out"
-	holds "what forget says" "Session gone is forgotten: 2 transcript entries, 0 waiting messages, 0 delayed, 1 dead letter" "$(<"$dir/out")"
+	holds "what forget says" "Session gone is forgotten: 3 transcript entries, 0 waiting messages, 0 delayed, 1 dead letter" "$(<"$dir/out")"
 	same "keys left" "" "$(cli --scan --pattern '*{session:gone}*')"
 	for index in ready due owned sessions; do
 		same "its score in $index" "" "$(cli zscore "turnstile:$index" gone)"
