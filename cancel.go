@@ -23,8 +23,9 @@ func (s *Session) Cancel(ctx context.Context, id string) (session.Outcome, error
 }
 
 // CancelTurn cancels the running turn that the message is part of, as Stop does, with the messages
-// that were collected or steered into it. Later messages stay in the queue. If the message waits or
-// ended, CancelTurn is Cancel. Wait returns the outcome.
+// that were collected or steered into it; but one of several messages of a turn that has no worker and has done
+// nothing only leaves the turn. Later messages stay in the queue. If the message waits or ended, CancelTurn is
+// Cancel. Wait returns the outcome.
 //
 // Its errors are Cancel's. A turn of a stock asynq.Server cannot be cancelled: session.ErrRunning.
 func (s *Session) CancelTurn(ctx context.Context, id string) error {

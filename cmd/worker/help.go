@@ -11,7 +11,7 @@ the messages. All of them use one Redis (7.0 or newer).
 Signals
   SIGTERM, SIGINT (Ctrl-C), or SIGHUP for a restart: the worker drains. It takes no
   new turns, waits TURNSTILE_DRAIN_TIMEOUT for the running ones, then interrupts
-  them and requeues their messages for another worker. A second signal interrupts
+  them and leaves them to another worker. A second signal interrupts
   them at once. A third ends the worker at once; other workers recover its turns
   after TURNSTILE_SENTINEL_TTL, as after a crash. The first signal sets the exit
   code. With --dev SIGHUP means that the terminal was closed, and acts as SIGTERM.

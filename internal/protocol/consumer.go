@@ -85,7 +85,7 @@ type Config struct {
 
 	// Limits bound one message and a session's queue. A message beyond them becomes a dead letter,
 	// with the reason. Senders refuse more than Queue. Trim archives the newest messages of other
-	// producers above Queue plus TurnMessages: a turn may have requeued so many.
+	// producers above Queue plus TurnMessages: a turn may have returned so many.
 	Limits session.Limits
 
 	// TurnMessages is the most messages of a turn, collected and steered in. The rest waits for the
@@ -240,7 +240,7 @@ func (c Config) eventBytes() (short, large int) {
 func (c Config) Grace() time.Duration { return min(index.ClaimGrace, c.SentinelTTL) }
 
 // LineMost is how many messages may wait in a queue, and how many delayed ones, before the rest is
-// archived. Senders stop at Limits.Queue. A turn may requeue TurnMessages above it.
+// archived. Senders stop at Limits.Queue. A turn may return TurnMessages above it.
 func (c Config) LineMost() int64 { return int64(c.Limits.Queue + c.TurnMessages) }
 
 // stream returns the limits of the event stream, as scripts read them.

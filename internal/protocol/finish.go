@@ -199,7 +199,7 @@ func (c *Claim) written(end End) (w written, err error) {
 	return w, nil
 }
 
-// ErrNotWoken is wrapped by errors of Finish, Requeue, Retry and Survive after the move was carried
+// ErrNotWoken is wrapped by errors of Finish, Park, GiveBack and Survive after the move was carried
 // out: the turn ended and the sentinel is released, but the session has waiting messages and could
 // not be woken. PutBack wakes it; otherwise reap or the sweep finds it.
 var ErrNotWoken = errors.New("the session was not woken for its waiting messages")

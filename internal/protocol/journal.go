@@ -127,7 +127,7 @@ func (c *Claim) journalChanges(w JournalWrite) (changes []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	changes = append(changes, "ids", tasks, "agent", c.Turn().Agent, "lead", strconv.Itoa(cmp.Or(w.Lead, 1+len(c.Turn().Collected))),
+	changes = append(changes, "ids", tasks, "lead", strconv.Itoa(cmp.Or(w.Lead, 1+len(c.Turn().Collected))),
 		"items", strconv.Itoa(w.Items), "n", strconv.Itoa(w.Count))
 	if w.HasSteps {
 		changes = append(changes, "closed", strconv.Itoa(w.Closed), "ran", strconv.FormatInt(w.Ran.Milliseconds(), 10))

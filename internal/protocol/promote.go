@@ -7,7 +7,7 @@ import (
 	"turnstile/internal/protocol/scripts"
 )
 
-// Promote and Requeue return one of these errors if that end of the turn was requested: finish it
+// Promote, Park and GiveBack return one of these errors if that end of the turn was requested: finish it
 // with that status instead.
 var (
 	ErrStopRequested      = errors.New("stop was requested")
@@ -15,7 +15,7 @@ var (
 	ErrRollbackRequested  = errors.New("a message has arrived that takes the turn back")
 )
 
-// ErrDraining is Promote's error if a drain came first: requeue the turn.
+// ErrDraining is Promote's error if a drain came first: park the turn.
 var ErrDraining = errors.New("the worker's drain has begun to end turns")
 
 func requested(what string) error {

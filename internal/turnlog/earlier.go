@@ -63,7 +63,7 @@ func (l *Log) GoOn(j *protocol.Journal) (recap, kept []session.Entry) {
 	}
 	for _, e := range entries[from:] {
 		if e.Role == session.RoleUser && !slices.ContainsFunc(messages, func(m protocol.Taken) bool { return m.Message.ID == e.Message }) {
-			continue // it is a separate turn, or was cancelled
+			continue // it was cancelled
 		}
 		if e.Turn != l.turn.ID && e.Tool != nil && e.Tool.Run == "" {
 			use := *e.Tool
@@ -96,7 +96,7 @@ func (l *Log) Inherit(j *protocol.Journal) {
 }
 
 // inherit takes over entries. They belong to this turn now, so that /undo removes them with it. Users' entries are left
-// out: they are of this turn's messages, or of messages that run as separate turns.
+// out: a run that begins again has the turn's messages before them.
 func (s *entries) inherit(earlier []session.Entry) {
 	for _, e := range earlier {
 		if e.Role != session.RoleUser {

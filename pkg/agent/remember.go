@@ -56,7 +56,7 @@ func Remembered(transcript []session.Entry, messages []session.Message) []sessio
 	return slices.Concat(turns...)
 }
 
-// lastTurn returns the entries of a transcript's last turn. One that cannot be read belongs to the turn before it.
+// lastTurn returns the entries of a transcript's last turn. One that cannot be read belongs to the turn after it.
 func lastTurn(transcript []session.Entry) []session.Entry {
 	of, from := "", len(transcript)-1
 	for ; from > 0; from-- {

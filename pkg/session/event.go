@@ -41,15 +41,15 @@ const (
 const ReasonParked = "parked"
 
 // ReasonUnavailable is the Reason of an EventTurnRequeued: the worker could not start the agent. Another worker, or
-// this one later, runs its messages, as if this turn had not been.
+// this one later, goes on with the turn, as if this run had not been.
 const ReasonUnavailable = "unavailable"
 
 // The events of Turnstile.
 const (
 	EventTurnStarted  EventType = "turn_started"  // a turn was claimed for Messages
 	EventTurnEnded    EventType = "turn_ended"    // the turn and its Messages ended with Status
-	EventTurnRetry    EventType = "turn_retry"    // the turn failed and runs again after RetryIn
-	EventTurnRequeued EventType = "turn_requeued" // the worker requeued the turn's messages for Reason
+	EventTurnRetry    EventType = "turn_retry"    // an attempt failed; the turn tries again after RetryIn
+	EventTurnRequeued EventType = "turn_requeued" // the worker has left the turn for Reason, and another goes on with it
 	EventQueued       EventType = "queued"        // Messages arrived while a turn was running; Mode is theirs
 	EventSteered      EventType = "steered"       // the running turn's agent took Messages in
 
@@ -113,7 +113,7 @@ type Event struct {
 	// In a question: the time after which it counts as denied. 0: it waits until its turn ends.
 	Timeout Millis `json:"timeout_ms,omitempty"`
 
-	// In a turn's end, retry or requeue. Error, Code and Detail are those of an Outcome.
+	// In a turn's end, an EventTurnRetry or an EventTurnRequeued. Error, Code and Detail are those of an Outcome.
 	Status   Status `json:"status,omitempty"`
 	Reply    string `json:"reply,omitempty"`
 	Error    string `json:"error,omitempty"`
@@ -133,7 +133,7 @@ type Event struct {
 	Worker string `json:"worker,omitempty"`
 
 	// Continues, in a turn's start and end and an EventSteered, is the ID of the turn's first run, from which
-	// it goes on; "" if it began anew. Keeps, in its start, retry and requeue, is how many items of the output
+	// it goes on; "" if it began anew. Keeps, in its start, and where a worker has left it, is how many items of the output
 	// since then stand, and in an EventSteered how many there are: a tool or adjacent text is one. A reader
 	// drops the items behind them, and all if the start does not continue the output that it shows.
 	Continues string `json:"continues,omitempty"`

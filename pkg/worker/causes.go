@@ -26,7 +26,7 @@ type drainError struct{ reason reason }
 func (e drainError) Error() string { return errDrain.Error() + ": " + string(e.reason) }
 func (e drainError) Unwrap() error { return errDrain }
 
-// reasonLease is the reason of a requeue after a guardian has killed the agent.
+// reasonLease is why a turn is left after a guardian has killed its agent.
 const reasonLease reason = resume.ReasonLeaseLost
 
 // turnContext makes a context that ends with the lease. Its cause is then agent.ErrLeaseLost, as

@@ -109,8 +109,8 @@ func (w *Worker) letRun(ctx context.Context, idle <-chan struct{}) {
 	w.roster.timeIsUp()
 }
 
-// markPatience is how long the interrupts wait for the marks. Later turns are marked by their
-// requeue.
+// markPatience is how long the interrupts wait for the marks. Later turns are marked when they
+// are parked.
 const markPatience = time.Second
 
 // interrupt ends the turns that still run. It marks each to be resumed before it interrupts it. A
@@ -126,7 +126,7 @@ func (w *Worker) interrupt(why reason) {
 		defer close(marked)
 		for i, m := range w.queue.Mark(w.life.work, claims, string(why)) {
 			if m.Err != nil && claims[i].Lease().Held() == nil {
-				sessions[i].log.Debug("no mark: the turn has ended, or its requeue will mark it", "error", m.Err)
+				sessions[i].log.Debug("no mark: the turn has ended, or park will mark it", "error", m.Err)
 			}
 		}
 	})

@@ -30,7 +30,7 @@ type request struct {
 }
 
 // run runs the session's turns until there is none left, it has used its share, or its lease is
-// lost. The session is released exactly once: by the last turn's finish or requeue, or when its
+// lost. The session is released exactly once: when the last turn is finished or parked, or when its
 // sentinel expires.
 func (s *sessionRun) run() (last outcome) {
 	claimed := time.Now()

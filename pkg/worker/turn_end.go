@@ -55,7 +55,7 @@ func (t *turnRun) writeEnd(result agent.Result, err error) (more bool, _ error) 
 		if err := t.claim.Lease().Held(); err != nil {
 			return false, err
 		}
-		return t.interrupted(drainError{reasonLease})
+		return t.handOver(drainError{reasonLease})
 	}
 	if end, ok := t.requested(errors.Join(cause, err)); ok {
 		return t.finish(end)
@@ -66,7 +66,7 @@ func (t *turnRun) writeEnd(result agent.Result, err error) (more bool, _ error) 
 	case unavailable:
 		return t.giveBack(err)
 	case errors.Is(cause, errDrain), errors.Is(err, protocol.ErrDraining):
-		return t.interrupted(cause)
+		return t.handOver(cause)
 	case errors.Is(cause, errPanicked):
 		return t.failed(cause)
 	case errors.Is(cause, errTimeout):
@@ -192,8 +192,8 @@ func (t *turnRun) finish(end protocol.End) (more bool, err error) {
 	return more, err
 }
 
-// interrupted leaves the turn for another worker.
-func (t *turnRun) interrupted(cause error) (more bool, _ error) {
+// handOver leaves the turn for another worker.
+func (t *turnRun) handOver(cause error) (more bool, _ error) {
 	// Promote may return a drain before the turn's context ends.
 	d := drainError{t.drainReason()}
 	errors.As(cause, &d)
@@ -250,7 +250,7 @@ func (t *turnRun) written(err error) error {
 
 // endPanicked writes the end of a turn after a panic in its own goroutine, and releases the
 // session, because other parts of this turn may still run on this worker. If the write fails, the
-// sentinel expires and the message is redelivered a few times, as after a crash.
+// sentinel expires and the turn goes on a few times, as after a crash.
 func (t *turnRun) endPanicked(cause error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -178,7 +178,6 @@ type Entry struct {
 // Journal is what a turn had done at its last checkpoint.
 type Journal struct {
 	Turn     int
-	Agent    string // whose it is
 	Messages []string
 	Entries  []Entry
 	Steps    bool // it has some: then it belongs to the message, whatever transcript the next run has

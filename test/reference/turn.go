@@ -276,7 +276,7 @@ func (s *Session) Checkpoint(h *Claim, entries []Entry, step bool) string {
 	if !s.Owns(h) {
 		return Lost
 	}
-	p := &Journal{Turn: h.Turn.Number, Agent: h.Turn.Agent, Messages: slices.Clone(h.parts), Entries: entries, Steps: step, first: s.Messages[h.parts[0]]}
+	p := &Journal{Turn: h.Turn.Number, Messages: slices.Clone(h.parts), Entries: entries, Steps: step, first: s.Messages[h.parts[0]]}
 	if old := s.Journal; old != nil {
 		p.Steps, p.Progress = step || old.Steps, old.Progress
 		p.waits, p.number, p.given, p.values = old.waits, old.number, old.given, old.values

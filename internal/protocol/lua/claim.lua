@@ -128,8 +128,8 @@ if owner == s.token and run.token == s.token then
   local carries, began, keeps = carries_on(s, run.fence)
   local ids = cjson.decode(run.ids)
   return turn{now = now, fence = tonumber(run.fence), sid = run.sid, entries = entries, dropped = notes_record(s, record.dropped),
-    unheard = ends ~= '' and carries == '' and unheard(s, ids) or 0, messages = message_records(s, ids, now), reset = of_turn(run, run.reset), resume = of_turn(run, run.resume), mark_age = now - at, agent = bound,
-    carries = carries, began = began, keeps = keeps, ends = ends}
+    messages = message_records(s, ids, now), reset = of_turn(run, run.reset), resume = of_turn(run, run.resume), mark_age = now - at, agent = bound,
+    carries = carries, began = began, keeps = keeps, ends = ends, unheard = ends ~= '' and carries == '' and unheard(s, ids) or 0}
 end
 if owner then return held{left = call('PTTL', s.sentinel)} end
 
@@ -164,8 +164,8 @@ if not ordinary then
 end
 
 -- 4. The turn that goes on, or ends, loses messages that another program has deleted or made too long. Others in
--- active are of no turn: a stock asynq.Server died with them, or a record was lost. They go back to the head of the queue, unless
--- such a server has a lease: wait for it.
+-- active are of no turn: a stock asynq.Server died with them, or a record was lost. They go back to the head of
+-- the queue, unless such a server has a lease: wait for it.
 local group, gone, waits, strays, lost, place = {}, 0, false, {}, {}, {}
 for _, id in ipairs(in_active) do place[id] = true end
 if turn then
@@ -361,5 +361,6 @@ end
 if reset ~= '' then call('HSET', s.run, 'reset', fence .. ' ' .. reset) end
 if resumed ~= '' then call('HSET', s.run, 'resume', fence .. ' ' .. resumed) end
 local carries, began, keeps = carries_on(s, fence)
-return turn{unheard = ends ~= '' and carries == '' and unheard(s, cjson.decode(ids)) or 0, now = now, fence = fence, sid = sid, entries = entries, dropped = notes_record(s, dropped), messages = messages,
-  reset = reset, resume = resumed, mark_age = now - marked_at, agent = bound, carries = carries, began = began, keeps = keeps, ends = ends}
+return turn{now = now, fence = fence, sid = sid, entries = entries, dropped = notes_record(s, dropped), messages = messages,
+  reset = reset, resume = resumed, mark_age = now - marked_at, agent = bound, carries = carries, began = began, keeps = keeps, ends = ends,
+  unheard = ends ~= '' and carries == '' and unheard(s, cjson.decode(ids)) or 0}

@@ -21,12 +21,11 @@ local now = now_ms()
 if call('EXISTS', s.sentinel, s.pending, s.active, s.scheduled, s.retry, s.stopped) == 0 then return result{now = now, state = 'empty', n = 0} end
 local left = call('PTTL', s.sentinel)
 if left >= 0 then return result{now = now, state = 'held', n = left} end
-local run = fields(s.run, 'phase', 'fence', 'hold', 'ids', 'stop', 'rollback', 'interrupt', 'ending')
-local turn = begun(run)
+local run = fields(s.run, 'phase', 'fence', 'hold', 'stop', 'rollback', 'interrupt', 'ending')
 if ends_as(run) ~= '' then return ready(run.phase ~= 'parked' and 1 or 0) end -- also of a paused queue
 if call('EXISTS', s.paused) == 1 then return result{now = now, state = 'paused', n = 0} end
 for _, id in ipairs(call('LRANGE', s.active, 0, -1)) do
-  local theirs = not (turn and string.find(run.ids or '', quote(id), 1, true)) and leased(s, id, now)
+  local theirs = leased(s, id, now)
   if theirs then return result{now = now, state = 'wait', n = theirs} end
 end
 local at, active = parked_until(run), call('EXISTS', s.active) == 1

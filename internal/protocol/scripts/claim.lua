@@ -938,8 +938,8 @@ if not ordinary then
 end
 
 -- 4. The turn that goes on, or ends, loses messages that another program has deleted or made too long. Others in
--- active are of no turn: a stock asynq.Server died with them, or a record was lost. They go back to the head of the queue, unless
--- such a server has a lease: wait for it.
+-- active are of no turn: a stock asynq.Server died with them, or a record was lost. They go back to the head of
+-- the queue, unless such a server has a lease: wait for it.
 local group, gone, waits, strays, lost, place = {}, 0, false, {}, {}, {}
 for _, id in ipairs(in_active) do place[id] = true end
 if turn then

@@ -15,8 +15,8 @@ local call, pcall, try = redis.call, redis.pcall, pcall
 local KEYS, ARGV = KEYS, ARGV
 local s_sentinel, s_run, s_record, s_resume, s_journal, s_pending, s_active, s_lease, s_paused, s_scheduled, s_retry, s_completed, s_archived, s_stopped, s_task = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14], ARGV[1]
 local function fields_1(key)
-  local v = call('HMGET', key, 'phase', 'fence', 'hold', 'ids', 'stop', 'rollback', 'interrupt', 'ending')
-  return {phase = v[1], fence = v[2], hold = v[3], ids = v[4], stop = v[5], rollback = v[6], interrupt = v[7], ending = v[8]}
+  local v = call('HMGET', key, 'phase', 'fence', 'hold', 'stop', 'rollback', 'interrupt', 'ending')
+  return {phase = v[1], fence = v[2], hold = v[3], stop = v[4], rollback = v[5], interrupt = v[6], ending = v[7]}
 end
 
 -- begun(run) returns whether a turn has begun and not ended. Without a sentinel it is parked, or its owner died.
@@ -90,12 +90,6 @@ local function parked_until(run)
   return tonumber(run.hold) or 0
 end
 
--- quote(text) returns a JSON string.
-local function quote(text)
-  if string.find(text, '^[%w%-._:@+=~]*$') then return '"' .. text .. '"' end
-  return cjson.encode(text)
-end
-
 
 -- ready(dead) is the result for a session that can be claimed.
 local function ready(dead)
@@ -110,11 +104,10 @@ if call('EXISTS', s_sentinel, s_pending, s_active, s_scheduled, s_retry, s_stopp
 local left = call('PTTL', s_sentinel)
 if left >= 0 then return {now, 'held', left} end
 local run = fields_1(s_run)
-local turn = begun(run)
 if ends_as(run) ~= '' then return ready(run.phase ~= 'parked' and 1 or 0) end -- also of a paused queue
 if call('EXISTS', s_paused) == 1 then return {now, 'paused', 0} end
 for _, id in ipairs(call('LRANGE', s_active, 0, -1)) do
-  local theirs = not (turn and string.find(run.ids or '', quote(id), 1, true)) and leased(s_lease, s_task, id, now)
+  local theirs = leased(s_lease, s_task, id, now)
   if theirs then return {now, 'wait', theirs} end
 end
 local at, active = parked_until(run), call('EXISTS', s_active) == 1
