@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -131,6 +132,10 @@ func (r *rig) workerKeeping(a agent.Agent, retention time.Duration) {
 	expect.OK(r, err)
 	expect.OK(r, w.Start(context.Background()))
 	r.Cleanup(func() { _ = w.Stop(expect.Ended()) })
+	expect.Soon(r, "the worker's heartbeat names its agents", func() bool {
+		all, err := admin.NewClient(r.redis).Workers(r.Context())
+		return err == nil && slices.ContainsFunc(all, func(of admin.Worker) bool { return of.Name == w.Name() && !of.Started.IsZero() })
+	})
 }
 
 // say are the parameters of a response.
