@@ -197,6 +197,38 @@ func TestEventsOfATrimmedStream(t *testing.T) {
 	expect.List(t, "empty", seen, "gap")
 }
 
+// An idle session's events are purged. Who has read the last one misses nothing, others learn that events are gone.
+func TestEventsAfterAPurge(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t)
+	b.Say("a")
+	b.Drain()
+	b.AgeEvents(2 * time.Hour)
+	_, ids := eventsAfter(b, "", 2)
+	live := readEvents(b, b.Client, ids[0])
+	wantEvents(t, live, "turn_ended")
+	_, err := b.Worker.Purge(b.Ctx)
+	expect.OK(t, err)
+	expect.Equal(t, "streams", b.Redis.Exists(b.Ctx, b.Keys.Events()).Val(), 0)
+	seen, _ := eventsAfter(b, ids[0], 1)
+	expect.List(t, "an event is lost, and nothing came since", seen, "gap")
+	waits := readEvents(b, b.Client, ids[1])
+	newest := fmt.Sprintf("%d-0", time.Now().Add(time.Hour).UnixMilli())
+	seen, _ = eventsAfter(b, newest, 1)
+	expect.List(t, "an event that this stream never had", seen, "reset")
+
+	b.Say("b")
+	b.Drain()
+	wantEvents(t, live, "turn_started", "turn_ended")
+	wantEvents(t, waits, "turn_started", "turn_ended")
+	seen, _ = eventsAfter(b, ids[1], 2)
+	expect.List(t, "nothing is lost", seen, "turn_started", "turn_ended")
+	seen, _ = eventsAfter(b, ids[0], 3)
+	expect.List(t, "an event is lost", seen, "gap", "turn_started", "turn_ended")
+	seen, _ = eventsAfter(b, "", 2)
+	expect.List(t, "without a place there is no gap", seen, "turn_started", "turn_ended")
+}
+
 // A stream that is trimmed faster than a reader reads has a gap, too.
 func TestEventsTrimmedUnderAReader(t *testing.T) {
 	t.Parallel()

@@ -3,6 +3,9 @@ package actors
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -90,6 +93,27 @@ func (b *Bench) MakeOld() {
 		}
 	}
 	b.Overdue(rediskey.Sessions)
+}
+
+// AgeEvents makes the session's events, and the last turn's end, older by a time, and returns the last entry's ID.
+func (b *Bench) AgeEvents(by time.Duration) (last string) {
+	b.Helper()
+	entries, err := b.Redis.XRange(b.Ctx, b.Keys.Events(), "-", "+").Result()
+	expect.OK(b, err)
+	expect.OK(b, b.Redis.Del(b.Ctx, b.Keys.Events()).Err())
+	for _, e := range entries {
+		ms, seq, _ := strings.Cut(e.ID, "-")
+		at, err := strconv.ParseInt(ms, 10, 64)
+		expect.OK(b, err)
+		last = fmt.Sprintf("%d-%s", at-by.Milliseconds(), seq)
+		expect.OK(b, b.Redis.XAdd(b.Ctx, &redis.XAddArgs{Stream: b.Keys.Events(), ID: last, Values: e.Values}).Err())
+	}
+	for name, field := range map[string]string{b.Keys.Record(): "created_at", b.Keys.Run(): "ended_at"} {
+		if b.Redis.HExists(b.Ctx, name, field).Val() {
+			expect.OK(b, b.Redis.HIncrBy(b.Ctx, name, field, -by.Milliseconds()).Err())
+		}
+	}
+	return last
 }
 
 // StopAndDie stops as a sender that dies after a call that matches.

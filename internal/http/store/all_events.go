@@ -2,9 +2,11 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -12,6 +14,7 @@ import (
 	"turnstile/internal/protocol/index"
 	"turnstile/internal/protocol/rediskey"
 	"turnstile/internal/protocol/stream"
+	"turnstile/internal/redis/script"
 	"turnstile/pkg/session"
 )
 
@@ -276,8 +279,13 @@ func (f *allFollower) read(ctx context.Context, sessions []string) error {
 		}
 		places[i] = stream.Place{Stream: rediskey.For(s).Events(), From: from}
 	}
-	for i, there := range stream.HaveEvents(ctx, f.rdb, places) {
-		if !there {
+	have := stream.HaveEvents(ctx, f.rdb, places)
+	purged, err := f.purged(ctx, sessions, have)
+	if err != nil {
+		return err
+	}
+	for i, there := range have {
+		if !there && !purged[sessions[i]] {
 			continue
 		}
 		err := f.readOne(ctx, sessions[i])
@@ -289,6 +297,31 @@ func (f *allFollower) read(ctx context.Context, sessions []string) error {
 		}
 	}
 	return nil
+}
+
+// purged are the sessions without new events of which purge has deleted events after a place in the past: they have a gap.
+func (f *allFollower) purged(ctx context.Context, sessions []string, have []bool) (map[string]bool, error) {
+	if !f.past {
+		return nil, nil
+	}
+	last := map[string]*redis.StringCmd{}
+	_, err := f.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i, s := range sessions {
+			if _, known := f.places[s]; !known && !have[i] {
+				last[s] = p.HGet(ctx, rediskey.For(s).Run(), "gone")
+			}
+		}
+		return nil
+	})
+	if err != nil && !errors.Is(err, redis.Nil) && !redis.HasErrorPrefix(err, "WRONGTYPE") {
+		return nil, err
+	}
+	found := map[string]bool{}
+	for s, gone := range last {
+		ms, _, _ := strings.Cut(gone.Val(), "-")
+		found[s] = script.Number(ms) > f.resume
+	}
+	return found, nil
 }
 
 func (f *allFollower) readOne(ctx context.Context, s string) error {

@@ -83,6 +83,32 @@ func TestAllEventsOfAnOldMessage(t *testing.T) {
 	}
 }
 
+// A reader that comes back after the events of an idle session were purged learns that they are gone.
+func TestAllEventsAfterAPurge(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t)
+	b.Say("a")
+	b.Drain()
+	b.AgeEvents(2 * time.Hour)
+	expect.OK(t, b.Redis.HIncrBy(b.Ctx, b.Keys.Record(), "created_at", -(2*time.Hour).Milliseconds()).Err())
+	_, err := b.Worker.Purge(b.Ctx)
+	expect.OK(t, err)
+	ctx, cancel := context.WithTimeout(b.Ctx, expect.Patience)
+	defer cancel()
+	var first session.EventType
+	err = store.New(b.Redis).AllEvents(ctx, b.RedisTime().Add(-3*time.Hour).UnixMilli(), func(string) bool { return true }, func(e store.AnyEvent) error {
+		if e.Session == "" {
+			return nil
+		}
+		first = e.Type
+		return errEnough
+	})
+	if !errors.Is(err, errEnough) {
+		t.Error(err)
+	}
+	expect.Equal(t, "first", first, session.EventGap)
+}
+
 // The ends of messages that a stop takes from the queue of an idle session are seen, despite outages and
 // a broken session.
 func TestAllEventsThroughOutages(t *testing.T) {

@@ -1,14 +1,16 @@
--- purge: deletes expired completed tasks and dead letters, a batch at a time.
+-- purge: deletes expired completed tasks and dead letters, a batch at a time, and the events of a session that is idle.
 --
--- KEYS pending active scheduled retry completed archived stopped
+-- KEYS sentinel run events pending active scheduled retry completed archived
 -- ARGS
 --   s.task             prefix of the session's task hashes
 --   batch number       how many at a time
 --   archive_ttl number  age at which an archived task goes, seconds
+--   quiet number       age of an idle session's last event at which its events go, ms
 -- RETURNS
---   result: deleted:int more:flag any:flag     1 if more are due; 1 if the queue still holds any task
+--   result: deleted:int more:flag     tasks; 1 if more are due
 
-local seconds = math.floor(now_ms() / 1000)
+local now = now_ms()
+local seconds = math.floor(now / 1000)
 local old, more = {}, 0
 for _, z in ipairs({{key = s.completed, till = seconds}, {key = s.archived, till = seconds - archive_ttl}}) do
   local ids = call('ZRANGEBYSCORE', z.key, '-inf', int(z.till), 'LIMIT', 0, batch)
@@ -19,10 +21,21 @@ for _, z in ipairs({{key = s.completed, till = seconds}, {key = s.archived, till
   end
   if #ids == batch then more = 1 end
 end
+local last = false -- entry of events that go
+if call('EXISTS', s.sentinel, s.pending, s.active, s.scheduled, s.retry) == 0 then
+  last = call('XREVRANGE', s.events, '+', '-', 'COUNT', 1)[1]
+  if last and tonumber((string.match(last[1], '^%d+'))) >= now - quiet then last = false end
+  call('HGET', s.run, 'gone')
+end
 for _, t in ipairs(old) do
   call('UNLINK', s.task .. t.id)
   call('ZREM', t.key, t.id)
   if t.unique then call('DEL', t.unique) end
 end
-local any = call('EXISTS', s.pending, s.active, s.scheduled, s.retry, s.completed, s.archived, s.stopped)
-return result{deleted = #old, more = more, any = any > 0 and 1 or 0}
+if last then
+  -- Who has read the last entry has missed nothing. A full Redis stores no more, but events go.
+  pcall('HSET', s.run, 'gone', last[1] .. ' ' .. int(#last[2] / 2))
+  call('HDEL', s.run, 'stream')
+  call('UNLINK', s.events)
+end
+return result{deleted = #old, more = more}

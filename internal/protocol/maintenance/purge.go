@@ -13,12 +13,18 @@ import (
 	"turnstile/internal/protocol/index"
 	"turnstile/internal/protocol/rediskey"
 	"turnstile/internal/redis/redisconn"
+	"turnstile/internal/redis/script"
 )
 
 const purgeBatch = 200
 
-// Purge deletes results older than their retention and dead letters older than ArchiveTTL. asynq's
-// janitor does this only for queues that an asynq.Server serves.
+// eventsLeast is how long the events of an idle session are kept, whatever Retention is: without results, whoever
+// waits for a message reads its end there.
+const eventsLeast = 5 * time.Minute
+
+// Purge deletes results older than their retention, dead letters older than ArchiveTTL, and the events of idle
+// sessions whose last one is older than Retention. asynq's janitor does this only for queues that an asynq.Server
+// serves, and knows no events.
 func (m *Maintenance) Purge(ctx context.Context) (deleted int, err error) {
 	now, err := m.rdb.Time(ctx).Result()
 	if err != nil {
@@ -26,7 +32,7 @@ func (m *Maintenance) Purge(ctx context.Context) (deleted int, err error) {
 	}
 	var failed error // errors of single sessions, which do not stop the others
 	visit := func(sessions []string) error {
-		sessions, err := m.WithTasks(ctx, sessions, rediskey.Session.Completed, rediskey.Session.Archived)
+		sessions, err := m.WithTasks(ctx, sessions, rediskey.Session.Completed, rediskey.Session.Archived, rediskey.Session.Events)
 		if err == nil {
 			sessions, err = m.withOld(ctx, sessions, now)
 		}
@@ -35,7 +41,7 @@ func (m *Maintenance) Purge(ctx context.Context) (deleted int, err error) {
 		}
 		for len(sessions) > 0 {
 			var again []string
-			for i, r := range protocol.Purge(ctx, m.rdb, sessions, purgeBatch, m.cfg.ArchiveTTL) {
+			for i, r := range protocol.Purge(ctx, m.rdb, sessions, purgeBatch, m.cfg.ArchiveTTL, m.quiet()) {
 				if r.Err != nil {
 					failed = errors.Join(failed, fmt.Errorf("purge %s: %w", sessions[i], r.Err))
 					continue
@@ -53,15 +59,19 @@ func (m *Maintenance) Purge(ctx context.Context) (deleted int, err error) {
 	return deleted, errors.Join(err, failed)
 }
 
-// withOld returns the sessions that have something to purge. Most have nothing, and a count is
-// cheaper than a script.
+func (m *Maintenance) quiet() time.Duration { return max(m.cfg.Retention, eventsLeast) }
+
+// withOld returns the sessions that may have something to purge. Most have nothing, and a count is
+// cheaper than a script. Of the events it reads only when the last turn ended: reading the last one costs its length.
 func (m *Maintenance) withOld(ctx context.Context, sessions []string, now time.Time) ([]string, error) {
 	completed, archived := make([]*redis.IntCmd, len(sessions)), make([]*redis.IntCmd, len(sessions))
+	runs := make([]*redis.SliceCmd, len(sessions))
 	_, err := m.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for i, s := range sessions {
 			k := rediskey.For(s)
 			completed[i] = p.ZCount(ctx, k.Completed(), "-inf", fmt.Sprint(now.Unix()))
 			archived[i] = p.ZCount(ctx, k.Archived(), "-inf", fmt.Sprint(now.Add(-m.cfg.ArchiveTTL).Unix()))
+			runs[i] = p.HMGet(ctx, k.Run(), "phase", "ended_at")
 		}
 		return nil
 	})
@@ -70,7 +80,9 @@ func (m *Maintenance) withOld(ctx context.Context, sessions []string, now time.T
 	}
 	var old []string
 	for i, s := range sessions {
-		if completed[i].Val()+archived[i].Val() > 0 || completed[i].Err() != nil || archived[i].Err() != nil {
+		run := script.HashFields(runs[i])
+		quiet := (run.Text("phase") == "idle" || run.Text("phase") == "") && now.Sub(time.UnixMilli(run.Int("ended_at"))) > m.quiet()
+		if quiet || completed[i].Val()+archived[i].Val() > 0 || completed[i].Err() != nil || archived[i].Err() != nil || runs[i].Err() != nil {
 			old = append(old, s)
 		}
 	}

@@ -94,3 +94,49 @@ func TestPurge(t *testing.T) {
 	expect.OK(t, err)
 	expect.Equal(t, "deleted again", n, 0)
 }
+
+// The events of an idle session go RETENTION after the last one. A reader that has seen the last one misses nothing.
+func TestPurgeOfEvents(t *testing.T) {
+	t.Parallel()
+	drained := func(b *actors.Bench) { b.Drain() }
+	for name, c := range map[string]struct {
+		retention, age time.Duration
+		make           func(b *actors.Bench)
+		gone           bool
+	}{
+		"old":             {time.Hour, 61 * time.Minute, drained, true},
+		"young":           {time.Hour, 59 * time.Minute, drained, false},
+		"without results": {0, 6 * time.Minute, drained, true},
+		"just after":      {0, 4 * time.Minute, drained, false},
+		"of a turn": {0, time.Hour, func(b *actors.Bench) {
+			expect.OK(b, b.Start().Emit(b.Ctx, []session.Event{{Type: session.EventThought}}))
+		}, false},
+		"of a parked turn": {0, time.Hour, func(b *actors.Bench) {
+			expect.OK(b, b.Start().Park(b.Ctx, protocol.Parking{Wait: time.Hour}))
+		}, false},
+		"with a message": {0, time.Hour, func(b *actors.Bench) {
+			b.Drain()
+			b.Say("b")
+		}, false},
+		"of a dead letter": {0, time.Hour, func(b *actors.Bench) {
+			_, err := b.Start().Finish(b.Ctx, protocol.End{Status: session.StatusFailed})
+			expect.OK(b, err)
+		}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := actors.NewBench(t, func(config *protocol.Config) { config.Retention = c.retention })
+			b.Say("a")
+			c.make(b)
+			last := b.AgeEvents(c.age)
+			_, err := b.Worker.Purge(b.Ctx)
+			expect.OK(t, err)
+			expect.Equal(t, "events are gone", b.Redis.Exists(b.Ctx, b.Keys.Events()).Val() == 0, c.gone)
+			want := ""
+			if c.gone {
+				want = last + " 2"
+			}
+			expect.Equal(t, "gone", b.Redis.HGet(b.Ctx, b.Keys.Run(), "gone").Val(), want)
+		})
+	}
+}

@@ -12,7 +12,7 @@ var Worker = Role{
 	calls: `del K|unlink K|exists K|expire K x|expireat K x|pexpire K x|pttl K|strlen K|get K|getrange K 0 0|set K x x|
 setex K x x|incr K|incrby K x|hget K x|hset K x x x|hdel K x|hexists K x|hgetall K|hincrby K x x|hmget K x|hlen K|hscan K x|
 hstrlen K x|lindex K 0|llen K|lmove K K x x|lpush K x|lrange K 0 0|lrem K x x|ltrim K x x|rpop K|rpoplpush K K|rpush K x|
-sadd K x|smismember K x|srem K x|sscan K x|xadd K x x x|xlen K|xtrim K x 0|zpopmin K x|zadd K x x|zcard K|
+sadd K x|smismember K x|srem K x|sscan K x|xadd K x x x|xlen K|xrevrange K x x|xtrim K x 0|zpopmin K x|zadd K x x|zcard K|
 zcount K x x|zmscore K x|zrange K x x|zrangebylex K x x|zrangebyscore K x x|zrem K x|zremrangebyrank K x x|
 zremrangebyscore K x x|zrevrange K x x|zscan K x|zscore K x|scan x|time|publish C x`,
 	keys: written(

@@ -16,7 +16,7 @@ var EventsAfter = newMove[EventsAfterArgs]("events_after", eventsAfterLua, readE
 
 // EventsAfterKeys are the KEYS of EventsAfter.
 func EventsAfterKeys(k Keys) []string {
-	return []string{k.Record(), k.Events()}
+	return []string{k.Run(), k.Record(), k.Events()}
 }
 
 // EventsAfterArgs are the arguments of EventsAfter.

@@ -1,9 +1,10 @@
 -- Code generated from ../lua/events_after.lua by go generate; DO NOT EDIT.
 --
 -- events_after: returns a page of a session's events after one that a reader has seen. It checks
--- that the stream still has that one, so that no event between is lost. Writes nothing.
+-- that the stream still has that one, or had it last before purge deleted all, so that no event
+-- between is lost. Writes nothing.
 --
--- KEYS record events
+-- KEYS run record events
 -- ARGS
 --   after            id of the entry that was read last; '': none, read from the beginning
 --   seen number      how many events of that entry were read
@@ -16,7 +17,7 @@
 
 local call, pcall, try = redis.call, redis.pcall, pcall
 local KEYS, ARGV = KEYS, ARGV
-local s_record, s_events = KEYS[1], KEYS[2]
+local s_run, s_record, s_events = KEYS[1], KEYS[2], KEYS[3]
 
 -- add(counter, day, n) adds n to one of asynq's counters, and to that of the day, which lives for
 -- 90 days.
@@ -42,12 +43,16 @@ else
   if own then
     if #own[2] / 2 > seen then add(own) end
   else
-    local first = call('XRANGE', s_events, '-', '+', 'COUNT', 1)[1]
-    -- The embedded server cannot compare ids, so read whether an entry precedes it.
-    if first and #call('XRANGE', s_events, '-', after, 'COUNT', 1) > 0 then return {'reset'} end
-    local created = tonumber(call('HGET', s_record, 'created_at') or '') or 0
-    if call('EXISTS', s_events) == 0 or (tonumber((string.match(after, '^(%d+)-'))) or 0) < created then return {'reset'} end
-    return {'gap'}
+    local gone, events = string.match(call('HGET', s_run, 'gone') or '', '^(%S+) (%d+)$')
+    if gone ~= after or tonumber(events) > seen then
+      local first = call('XRANGE', s_events, '-', '+', 'COUNT', 1)[1]
+      -- The embedded server cannot compare ids, so read whether an entry precedes it.
+      if first and #call('XRANGE', s_events, '-', after, 'COUNT', 1) > 0 then return {'reset'} end
+      local function ms(id) return tonumber((string.match(id or '', '^(%d+)-'))) or 0 end
+      local created = tonumber(call('HGET', s_record, 'created_at') or '') or 0
+      if ms(after) < created or call('EXISTS', s_events) == 0 and ms(after) > ms(gone) then return {'reset'} end
+      return {'gap'}
+    end
   end
 end
 while total < room do

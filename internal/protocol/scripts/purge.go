@@ -16,7 +16,7 @@ var Purge = newMove[PurgeArgs]("purge", purgeLua, readPurge)
 
 // PurgeKeys are the KEYS of Purge.
 func PurgeKeys(k Keys) []string {
-	return []string{k.Pending(), k.Active(), k.Scheduled(), k.Retry(), k.Completed(), k.Archived(), k.Stopped()}
+	return []string{k.Sentinel(), k.Run(), k.Events(), k.Pending(), k.Active(), k.Scheduled(), k.Retry(), k.Completed(), k.Archived()}
 }
 
 // PurgeArgs are the arguments of Purge.
@@ -24,21 +24,21 @@ type PurgeArgs struct {
 	Task       string // prefix of the session's task hashes
 	Batch      int64  // how many at a time
 	ArchiveTTL int64  // age at which an archived task goes, seconds
+	Quiet      int64  // age of an idle session's last event at which its events go, ms
 }
 
 // Words are the arguments as ARGV has them.
 func (a PurgeArgs) Words() []any {
-	return []any{a.Task, a.Batch, a.ArchiveTTL}
+	return []any{a.Task, a.Batch, a.ArchiveTTL, a.Quiet}
 }
 
 // PurgeResult is the result of Purge.
 type PurgeResult struct {
 	Deleted int64
 	More    bool
-	Any     bool
 }
 
 func readPurge(l script.Result) (r PurgeResult) {
-	r.Deleted, r.More, r.Any = l.Int(0), l.Bool(1), l.Bool(2)
+	r.Deleted, r.More = l.Int(0), l.Bool(1)
 	return r
 }

@@ -1,18 +1,19 @@
 -- Code generated from ../lua/purge.lua by go generate; DO NOT EDIT.
 --
--- purge: deletes expired completed tasks and dead letters, a batch at a time.
+-- purge: deletes expired completed tasks and dead letters, a batch at a time, and the events of a session that is idle.
 --
--- KEYS pending active scheduled retry completed archived stopped
+-- KEYS sentinel run events pending active scheduled retry completed archived
 -- ARGS
 --   s.task             prefix of the session's task hashes
 --   batch number       how many at a time
 --   archive_ttl number  age at which an archived task goes, seconds
+--   quiet number       age of an idle session's last event at which its events go, ms
 -- RETURNS
---   result: deleted:int more:flag any:flag     1 if more are due; 1 if the queue still holds any task
+--   result: deleted:int more:flag     tasks; 1 if more are due
 
 local call, pcall, try = redis.call, redis.pcall, pcall
 local KEYS, ARGV = KEYS, ARGV
-local s_pending, s_active, s_scheduled, s_retry, s_completed, s_archived, s_stopped, s_task = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], ARGV[1]
+local s_sentinel, s_run, s_events, s_pending, s_active, s_scheduled, s_retry, s_completed, s_archived, s_task = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], ARGV[1]
 
 -- Redis' clock in milliseconds. No script reads another clock.
 local function now_ms()
@@ -20,9 +21,10 @@ local function now_ms()
   return time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
-local batch, archive_ttl = tonumber(ARGV[2]), tonumber(ARGV[3])
+local batch, archive_ttl, quiet = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 
-local seconds = math.floor(now_ms() / 1000)
+local now = now_ms()
+local seconds = math.floor(now / 1000)
 local old, more = {}, 0
 for _, z in ipairs({{key = s_completed, till = seconds}, {key = s_archived, till = seconds - archive_ttl}}) do
   local ids = call('ZRANGEBYSCORE', z.key, '-inf', string.format('%d', z.till), 'LIMIT', 0, batch)
@@ -33,10 +35,21 @@ for _, z in ipairs({{key = s_completed, till = seconds}, {key = s_archived, till
   end
   if #ids == batch then more = 1 end
 end
+local last = false -- entry of events that go
+if call('EXISTS', s_sentinel, s_pending, s_active, s_scheduled, s_retry) == 0 then
+  last = call('XREVRANGE', s_events, '+', '-', 'COUNT', 1)[1]
+  if last and tonumber((string.match(last[1], '^%d+'))) >= now - quiet then last = false end
+  call('HGET', s_run, 'gone')
+end
 for _, t in ipairs(old) do
   call('UNLINK', s_task .. t.id)
   call('ZREM', t.key, t.id)
   if t.unique then call('DEL', t.unique) end
 end
-local any = call('EXISTS', s_pending, s_active, s_scheduled, s_retry, s_completed, s_archived, s_stopped)
-return {#old, more, any > 0 and 1 or 0}
+if last then
+  -- Who has read the last entry has missed nothing. A full Redis stores no more, but events go.
+  pcall('HSET', s_run, 'gone', last[1] .. ' ' .. string.format('%d', (#last[2] / 2)))
+  call('HDEL', s_run, 'stream')
+  call('UNLINK', s_events)
+end
+return {#old, more}
