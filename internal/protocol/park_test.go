@@ -66,9 +66,9 @@ func TestParkedTurnIsNotOvertaken(t *testing.T) {
 	expect.Equal(t, "the next one runs under the same claim", b.Finish(h), true)
 }
 
-// The end of a parked turn is requested as that of a running one, and a worker ends it at once, with what it
+// The end of a turn without an owner is requested as that of a running one, and a worker ends it at once, with what it
 // has done.
-func TestParkedTurnIsEnded(t *testing.T) {
+func TestTurnWithoutAnOwnerIsEnded(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		ask    func(b *actors.Bench) error
@@ -81,23 +81,60 @@ func TestParkedTurnIsEnded(t *testing.T) {
 		"interrupt": {func(b *actors.Bench) error { b.Say("new", session.ModeInterrupt); return nil }, session.StatusInterrupted, true, "new"},
 		"rollback":  {func(b *actors.Bench) error { b.Say("new", session.ModeRollback); return nil }, session.StatusInterrupted, false, "new"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := actors.NewBench(t)
-			parked(b, time.Hour)
-			b.Pop()
-			expect.OK(t, c.ask(b))
-			expect.Equal(t, "a worker is woken", b.IsIn(rediskey.Ready, actors.Key), true)
-			if c.next == "" {
-				b.ClaimNothing("all is stopped")
-			} else {
-				expect.Equal(t, "runs next", b.Drain()[0], c.next)
-			}
-			expect.Equal(t, "its work is kept", slices.Contains(b.Transcript(b.Info().TranscriptID), "item"), c.kept)
-			expect.Equal(t, "outcome", b.Outcome("now").Status, c.status)
-			expect.Equal(t, "journals left", b.Redis.Exists(b.Ctx, b.Keys.Journal()).Val(), int64(0))
-		})
+		for how, leave := range map[string]func(*actors.Bench){
+			"parked": func(b *actors.Bench) { parked(b, time.Hour) }, "dead": died,
+			"in doubt": func(b *actors.Bench) {
+				died(b)
+				expect.OK(b, b.Redis.Set(b.Ctx, b.Keys.Sentinel(), "in doubt", time.Hour).Err())
+			},
+		} {
+			t.Run(name+" of one "+how, func(t *testing.T) {
+				t.Parallel()
+				b := actors.NewBench(t)
+				leave(b)
+				b.Pop()
+				expect.OK(t, c.ask(b))
+				if b.DoubtEnds(); how == "parked" {
+					expect.Equal(t, "a worker is woken", b.IsIn(rediskey.Ready, actors.Key), true)
+				}
+				if c.next == "" {
+					b.ClaimNothing("all is stopped")
+				} else {
+					expect.Equal(t, "runs next", b.Drain()[0], c.next)
+				}
+				expect.Equal(t, "its work is kept", slices.Contains(b.Transcript(b.Info().TranscriptID), "item"), c.kept)
+				expect.Equal(t, "outcome", b.Outcome("now").Status, c.status)
+				expect.Equal(t, "journals left", b.Redis.Exists(b.Ctx, b.Keys.Journal()).Val(), int64(0))
+			})
+		}
 	}
+}
+
+// died leaves a turn, "now", as a worker that died after a step.
+func died(b *actors.Bench) {
+	b.Helper()
+	b.SayAll("now", "next")
+	stepped(b, b.Start(), 1)
+	b.Die()
+}
+
+// Before a worker has found a dead owner's turn, it is one that goes on: a new message is refused, or becomes part of it.
+func TestMessagesBeforeADeathIsFound(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t)
+	died(b)
+	_, err := b.Chat().Send(b.Ctx, turnstile.Message{ID: "refused", Text: "x", Mode: session.ModeReject})
+	if !errors.Is(err, session.ErrBusy) {
+		t.Errorf("reject: %v", err)
+	}
+	b.Say("steer", session.ModeSteer)
+	expect.Equal(t, "a worker is woken", b.IsIn(rediskey.Ready, actors.Key), true)
+	h := b.Start()
+	turn := h.Turn()
+	expect.Equal(t, "goes on", turn.Message.ID, "now")
+	steers, err := h.Steer(b.Ctx)
+	expect.OK(t, err)
+	expect.Equal(t, "steers", len(steers), 1)
 }
 
 // A message whose parked turn was stopped runs at once when it is run again.

@@ -207,7 +207,7 @@ func (a Accepted) refused() bool {
 	return slices.Contains([]string{"busy", "full", "line", "outbox", "not_last"}, a.State)
 }
 
-// ends is the state of a message that ends a parked turn.
+// ends is the state of a message behind a turn without an owner that is to be claimed, most often to be ended.
 const ends = "ends"
 
 // woken reports whether the message's session is to be woken, now or when a delay is over.

@@ -167,8 +167,9 @@ func (s *Session) accept(id, mode string, fresh bool) Receipt {
 	policy := cmp.Or(set.Drop, worker.Drop, DropNew)
 	debounce := cmp.Or(set.Debounce, worker.Debounce)
 
-	parked := s.Owner == 0 && s.Run.Phase == Parked
-	busy := s.Owner > 0 || parked
+	ownerless := s.Owner <= 0 && s.Run.Phase != Idle && s.count(Active) > 0
+	parked := ownerless && s.Run.Phase == Parked
+	busy := s.Owner > 0 || ownerless
 	told := s.followUp(id) != nil // repeated: it is not counted, moved or signalled again
 	urgent := (mode == Interrupt || mode == Rollback) && (s.Run.Phase == Running || parked)
 	full := len(s.Line) > capacity && !urgent // an urgent one takes the turn's place
@@ -205,7 +206,7 @@ func (s *Session) accept(id, mode string, fresh bool) Receipt {
 	if !told {
 		s.joins(m, mode, urgent, collected)
 	}
-	return Receipt{Status: "queued", Position: s.position(id), ends: parked && (urgent || s.Asked() != "")}
+	return Receipt{Status: "queued", Position: s.position(id), ends: ownerless && (!parked || urgent || s.Asked() != "")}
 }
 
 // delayedCap is how many delayed messages a session may have: half of its queue.

@@ -7,8 +7,8 @@
 -- nothing, and the sender sends the full path.
 --
 -- KEYS fast: sentinel run record followups pending idem
--- KEYS full: sentinel run record followups events pending scheduled retry processed processed_day archived failed failed_day
--- KEYS full: owed outbox deliveries idem
+-- KEYS full: sentinel run record followups events pending active scheduled retry processed processed_day archived failed
+-- KEYS full: failed_day owed outbox deliveries idem
 -- ARGS full
 --   s.events_cap int      see append_event
 --   s.short number        bytes
@@ -41,7 +41,7 @@
 --   result: now:int state n:int duplicate:flag
 --     duplicate: 1 if there was a message with its id, of another Send. state:
 --     'queued'     behind a turn; n = its position, which counts the running turn
---     'ends'       likewise, and the turn is parked and is to end: the session is to be claimed
+--     'ends'       likewise, and the turn is to end or its owner died: the session is to be claimed
 --     'idle'       nothing runs: the session is to be claimed; n = when, ms
 --     'scheduled'  n = when, ms
 --     'running', 'completed', 'archived'; 'completed' also of this call, repeated after the result
@@ -204,10 +204,11 @@ if new and after ~= '' then
 end
 if new then waiting = waiting + 1 end
 
--- 5. Whether a turn runs, and the message's mode.
+-- 5. Whether there is a turn, and the message's mode. A turn without an owner is parked, or its owner died.
 local owner = call('GET', s.sentinel)
-local parked = not owner and run.phase == 'parked'
-local busy = owner and owner == run.token or parked
+local ownerless = (not owner or owner == IN_DOUBT) and begun(run) and call('EXISTS', s.active) == 1
+local parked = ownerless and run.phase == 'parked'
+local busy = owner and owner == run.token or ownerless
 if mode == '' then mode = type(set.mode) == 'string' and set.mode or run.mode or 'queue' end
 local cap = within(set.cap, 1, 10000) or tonumber(run.cap) or waiting
 local drop = policies[set.drop] or policies[run.drop] or 'new'
@@ -292,10 +293,10 @@ count_archived(s, #drops)
 if drop == 'summarize' and #drops > 0 then note_dropped(s, drops) end
 waiting = waiting - #drops
 
--- signal(kind) requests this of the present turn only. A parked one has nobody to be notified.
+-- signal(kind) requests this of the present turn only. One without an owner has nobody to be notified.
 local function signal(kind)
   call('HSET', s.run, kind, run.fence)
-  if not parked then call('PUBLISH', 'turnstile:signal:' .. run.worker, '{"kind":"' .. kind .. '","token":"' .. owner .. '","fence":' .. run.fence .. '}') end
+  if not ownerless then call('PUBLISH', 'turnstile:signal:' .. run.worker, '{"kind":"' .. kind .. '","token":"' .. owner .. '","fence":' .. run.fence .. '}') end
 end
 
 -- 9. The owner is notified, and the follow-up is recorded.
@@ -320,4 +321,4 @@ if not known then
   if mode == 'steer' then signal('steer') end
   append_event(s, '{"type":"queued","messages":[' .. quote(own) .. '],"mode":"' .. mode .. '","position":' .. position .. '}')
 end
-return result{now = now, state = parked and (urgent or requested(run, run.fence) ~= '') and 'ends' or 'queued', n = position, duplicate = duplicate}
+return result{now = now, state = ownerless and (not parked or urgent or requested(run, run.fence) ~= '') and 'ends' or 'queued', n = position, duplicate = duplicate}

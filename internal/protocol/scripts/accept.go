@@ -16,7 +16,7 @@ var Accept = newMove[AcceptArgs]("accept", acceptLua, readAccept)
 
 // AcceptKeys are the KEYS of Accept.
 func AcceptKeys(k Keys, idem string) []string {
-	return []string{k.Sentinel(), k.Run(), k.Record(), k.Followups(), k.Events(), k.Pending(), k.Scheduled(), k.Retry(), k.Processed(), k.ProcessedDay(), k.Archived(), k.Failed(), k.FailedDay(), k.Owed(), k.Outbox(), k.Deliveries(), idem}
+	return []string{k.Sentinel(), k.Run(), k.Record(), k.Followups(), k.Events(), k.Pending(), k.Active(), k.Scheduled(), k.Retry(), k.Processed(), k.ProcessedDay(), k.Archived(), k.Failed(), k.FailedDay(), k.Owed(), k.Outbox(), k.Deliveries(), idem}
 }
 
 // AcceptArgs are the arguments of Accept.

@@ -8,8 +8,8 @@
 -- without an owner. It accepts messages of many sessions in one call. In other cases it does
 -- nothing, and the sender sends the full path.
 --
--- KEYS sentinel run record followups events pending scheduled retry processed processed_day archived failed failed_day
--- KEYS owed outbox deliveries idem
+-- KEYS sentinel run record followups events pending active scheduled retry processed processed_day archived failed
+-- KEYS failed_day owed outbox deliveries idem
 -- ARGS
 --   s.events_cap int      see append_event
 --   s.short number        bytes
@@ -42,7 +42,7 @@
 --   result: now:int state n:int duplicate:flag
 --     duplicate: 1 if there was a message with its id, of another Send. state:
 --     'queued'     behind a turn; n = its position, which counts the running turn
---     'ends'       likewise, and the turn is parked and is to end: the session is to be claimed
+--     'ends'       likewise, and the turn is to end or its owner died: the session is to be claimed
 --     'idle'       nothing runs: the session is to be claimed; n = when, ms
 --     'scheduled'  n = when, ms
 --     'running', 'completed', 'archived'; 'completed' also of this call, repeated after the result
@@ -61,7 +61,7 @@
 
 local call, pcall, try = redis.call, redis.pcall, pcall
 local KEYS, ARGV = KEYS, ARGV
-local s_sentinel, s_run, s_record, s_followups, s_events, s_pending, s_scheduled, s_retry, s_processed, s_processed_day, s_archived, s_failed, s_failed_day, s_owed, s_outbox, s_deliveries, s_idem, s_events_cap, s_short, s_large_bytes, s_longest, s_task, s_prefix = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16], KEYS[17], ARGV[1], tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4]), ARGV[5], ARGV[15]
+local s_sentinel, s_run, s_record, s_followups, s_events, s_pending, s_active, s_scheduled, s_retry, s_processed, s_processed_day, s_archived, s_failed, s_failed_day, s_owed, s_outbox, s_deliveries, s_idem, s_events_cap, s_short, s_large_bytes, s_longest, s_task, s_prefix = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16], KEYS[17], KEYS[18], ARGV[1], tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4]), ARGV[5], ARGV[15]
 local function fields_1(key)
   local v = call('HMGET', key, 'dropped', 'omitted')
   return {dropped = v[1], omitted = v[2]}
@@ -85,6 +85,9 @@ end
 
 -- DEFAULT_AGENT is the agent of sessions that have no other one: internal/protocol/agents.
 local DEFAULT_AGENT = 'default'
+
+-- IN_DOUBT is the sentinel's value while a dead owner has time to report that it lives.
+local IN_DOUBT = 'in doubt'
 
 -- append_event(s, event, start) writes an event into the stream, with its turn's start if the
 -- stream does not have that yet. The stream keeps about s.events_cap entries. Events of more than
@@ -197,6 +200,9 @@ local function archive(s_archived, s_task, id, msg, unique, why, outcome, now)
   call('HDEL', s_task .. id, 'seen', 'redelivered', 'deaths', 'died', 'quiet', 'first')
   if unique then call('DEL', unique) end
 end
+
+-- begun(run) returns whether a turn has begun and not ended. Without a sentinel it is parked, or its owner died.
+local function begun(run) return run.fence and (run.phase == 'starting' or run.phase == 'running' or run.phase == 'parked') end
 
 -- check_outbox(s) fails on a key of a wrong type, before a script's first write.
 local function check_outbox(s_deliveries, s_outbox, s_owed)
@@ -610,10 +616,11 @@ if new and after ~= '' then
 end
 if new then waiting = waiting + 1 end
 
--- 5. Whether a turn runs, and the message's mode.
+-- 5. Whether there is a turn, and the message's mode. A turn without an owner is parked, or its owner died.
 local owner = call('GET', s_sentinel)
-local parked = not owner and run.phase == 'parked'
-local busy = owner and owner == run.token or parked
+local ownerless = (not owner or owner == IN_DOUBT) and begun(run) and call('EXISTS', s_active) == 1
+local parked = ownerless and run.phase == 'parked'
+local busy = owner and owner == run.token or ownerless
 if mode == '' then mode = type(set.mode) == 'string' and set.mode or run.mode or 'queue' end
 local cap = within(set.cap, 1, 10000) or tonumber(run.cap) or waiting
 local drop = policies[set.drop] or policies[run.drop] or 'new'
@@ -698,10 +705,10 @@ count_archived(s_failed, s_failed_day, s_processed, s_processed_day, #drops)
 if drop == 'summarize' and #drops > 0 then note_dropped(s_record, drops) end
 waiting = waiting - #drops
 
--- signal(kind) requests this of the present turn only. A parked one has nobody to be notified.
+-- signal(kind) requests this of the present turn only. One without an owner has nobody to be notified.
 local function signal(kind)
   call('HSET', s_run, kind, run.fence)
-  if not parked then call('PUBLISH', 'turnstile:signal:' .. run.worker, '{"kind":"' .. kind .. '","token":"' .. owner .. '","fence":' .. run.fence .. '}') end
+  if not ownerless then call('PUBLISH', 'turnstile:signal:' .. run.worker, '{"kind":"' .. kind .. '","token":"' .. owner .. '","fence":' .. run.fence .. '}') end
 end
 
 -- 9. The owner is notified, and the follow-up is recorded.
@@ -726,4 +733,4 @@ if not known then
   if mode == 'steer' then signal('steer') end
   append_event(s_events, s_events_cap, s_large_bytes, s_run, s_short, '{"type":"queued","messages":[' .. quote(own) .. '],"mode":"' .. mode .. '","position":' .. position .. '}')
 end
-return {now, parked and (urgent or requested(run, run.fence) ~= '') and 'ends' or 'queued', position, duplicate}
+return {now, ownerless and (not parked or urgent or requested(run, run.fence) ~= '') and 'ends' or 'queued', position, duplicate}

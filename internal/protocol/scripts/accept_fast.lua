@@ -24,7 +24,7 @@
 --   result: now:int state n:int duplicate:flag
 --     duplicate: 1 if there was a message with its id, of another Send. state:
 --     'queued'     behind a turn; n = its position, which counts the running turn
---     'ends'       likewise, and the turn is parked and is to end: the session is to be claimed
+--     'ends'       likewise, and the turn is to end or its owner died: the session is to be claimed
 --     'idle'       nothing runs: the session is to be claimed; n = when, ms
 --     'scheduled'  n = when, ms
 --     'running', 'completed', 'archived'; 'completed' also of this call, repeated after the result
