@@ -20,9 +20,11 @@ func TestHome(t *testing.T) {
 		t.Helper()
 		cmd := exec.Command(name, args...)
 		cmd.Dir = dir
-		out, err := cmd.CombinedOutput()
+		said := &strings.Builder{}
+		cmd.Stderr = said // go says there what it downloads
+		out, err := cmd.Output()
 		if err != nil {
-			t.Fatalf("%s %s in %s: %v\n%s", name, strings.Join(args, " "), dir, err, out)
+			t.Fatalf("%s %s in %s: %v\n%s%s", name, strings.Join(args, " "), dir, err, out, said)
 		}
 		return string(out)
 	}

@@ -3,6 +3,7 @@ package deploy
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -146,25 +147,32 @@ func TestWaitsInASmallContainer(t *testing.T) {
 		{"/v1/chat/completions", `{"messages":[{"role":"user","content":[{"type":"text","text":"` + text + `"},{"type":"image_url","image_url":{"url":"` + picture + `"}}]}]}`},
 		{"/v1/messages", `{"text":"` + text + `","attachments":[{"name":"a.png","mime":"image/png","url":"` + picture + `"}]}`},
 	}, 70) {
-		all.Go(func() {
+		ask := func() (again bool) {
 			r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+addr+request.path, strings.NewReader(request.body))
 			if err != nil {
 				t.Error(err)
-				return
+				return false
 			}
 			r.Header.Set("Content-Type", "application/json")
 			r.Header.Set("Prefer", "wait=60")
 			response, err := http.DefaultClient.Do(r)
 			if err != nil {
-				if ctx.Err() == nil {
+				slow := errors.Is(err, net.ErrClosed)
+				if ctx.Err() == nil && !slow {
 					t.Error(err)
 				}
-				return
+				return slow
 			}
 			data, err := io.ReadAll(response.Body)
 			_ = response.Body.Close()
-			if err == nil && response.StatusCode != http.StatusAccepted { // Prefer's minute is over
+			slow := response.StatusCode == http.StatusRequestTimeout
+			if err == nil && response.StatusCode != http.StatusAccepted && !slow { // Prefer's minute is over
 				t.Errorf("%s did not wait: %d %.300s", request.path, response.StatusCode, data)
+			}
+			return slow
+		}
+		all.Go(func() {
+			for ask() { // a busy machine did not send it within the 10 s that a gateway reads
 			}
 		})
 		expect.Soon(t, "the message", func() bool { return rdb.ZCard(t.Context(), rediskey.Sessions).Val() == int64(i+1) })

@@ -64,7 +64,14 @@ func TestBadAgentsLeaveNoStuckSession(t *testing.T) {
 			if end.Status != session.StatusFailed || end.Why() != c.want && (c.timeout == 0 || !strings.HasPrefix(end.Why(), c.want)) {
 				t.Errorf("it ended as %s: %.300s; want %s", end.Status, end.Why(), c.want)
 			}
-			s.wants("good", "fine")
+			if c.timeout == 0 {
+				s.wants("good", "fine")
+				return
+			}
+			expect.Soon(t, "a turn within its time on a busy machine", func() bool {
+				end := s.says("good", func(session.Event) {})
+				return end.Status == session.StatusDone && end.Reply == "fine"
+			})
 		})
 	}
 }
