@@ -230,7 +230,6 @@ func TestIdleSessionKeepsLittle(t *testing.T) {
 						expect.Equal(t, field+" after the turn of "+text, has(field), false)
 					}
 					expect.Equal(t, "worker after the turn of "+text, has("worker"), warm)
-					expect.Equal(t, "pending_since", b.Redis.HExists(b.Ctx, b.Keys.Task(b.Task(text)), "pending_since").Val(), false)
 				}
 			})
 		}

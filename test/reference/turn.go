@@ -417,7 +417,7 @@ func (s *Session) Give(key, value string) string {
 func (s *Session) goesOn(parked bool) string {
 	if parked {
 		s.Run.Until = 0
-		s.Index.wake(s.Now, s.Now)
+		s.announce()
 	}
 	return OK
 }

@@ -125,15 +125,6 @@ local function bound_transcript(s_transcript, len, count, bounds)
   end
 end
 
--- end_message(s, id, state, outcome, msg) ends a message whose task is kept: the outcome becomes
--- its result. Returns how many fields are new. Every such end goes through this function. It deletes
--- pending_since, which asynq's dequeue deletes earlier: see leased.
-local function end_message(s_task, id, state, outcome, msg)
-  local new = call('HSET', s_task .. id, 'state', state, 'result', outcome, 'msg', msg)
-  call('HDEL', s_task .. id, 'pending_since')
-  return new
-end
-
 -- set_idle(s, warm, ...) writes the run record of a session that finish releases. Most sessions are
 -- idle, so it deletes fields that only a turn needs. The name of a worker that keeps agents warm
 -- stays: senders notify it of the next message first. The last arguments are further fields.
@@ -215,7 +206,7 @@ while KEYS[k + 1] do
       len = call('RPUSH', s_transcript, unpack(ARGV, entries_first, entries_last))
       ordinary = type(len) == 'number'
     end
-    local set = ordinary and end_message(s_task, id, 'completed', outcome, msg)
+    local set = ordinary and call('HSET', s_task .. id, 'state', 'completed', 'result', outcome, 'msg', msg)
     if type(set) ~= 'number' or set == 3 then -- 3: there was no such task
       if set == 3 then call('DEL', s_task .. id) end
       if type(len) == 'number' and len > 0 then call('RPOP', s_transcript, count) end

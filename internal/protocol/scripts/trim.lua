@@ -51,15 +51,6 @@ local function append_event(s_events, s_events_cap, s_large_bytes, s_run, s_shor
   pcall('HSET', s_run, 'stream', string.format('%d', older) .. ' ' .. string.format('%d', younger) .. ' ' .. from)
 end
 
--- end_message(s, id, state, outcome, msg) ends a message whose task is kept: the outcome becomes
--- its result. Returns how many fields are new. Every such end goes through this function. It deletes
--- pending_since, which asynq's dequeue deletes earlier: see leased.
-local function end_message(s_task, id, state, outcome, msg)
-  local new = call('HSET', s_task .. id, 'state', state, 'result', outcome, 'msg', msg)
-  call('HDEL', s_task .. id, 'pending_since')
-  return new
-end
-
 -- varint(n) returns n as protobuf writes it.
 local function varint(n)
   local text = ''
@@ -126,9 +117,9 @@ end
 local function archive(s_archived, s_task, id, msg, unique, why, outcome, now)
   local seconds, seen = math.floor(now / 1000), call('HGET', s_task .. id, 'seen')
   call('ZADD', s_archived, string.format('%d', seconds), id)
-  end_message(s_task, id, 'archived', outcome, with_error(msg, why, seconds))
+  call('HSET', s_task .. id, 'state', 'archived', 'result', outcome, 'msg', (with_error(msg, why, seconds)))
   call('HSET', s_task .. id, 'arrived', seen or string.format('%d', now))
-  call('HDEL', s_task .. id, 'seen', 'redelivered', 'deaths', 'died', 'quiet', 'first')
+  call('HDEL', s_task .. id, 'pending_since', 'seen', 'redelivered', 'deaths', 'died', 'quiet', 'first')
   if unique then call('DEL', unique) end
 end
 

@@ -1,12 +1,10 @@
 -- How messages end.
 
 -- end_message(s, id, state, outcome, msg) ends a message whose task is kept: the outcome becomes
--- its result. Returns how many fields are new. Every such end goes through this function. It deletes
--- pending_since, which asynq's dequeue deletes earlier: see leased.
+-- its result. Returns how many fields are new. Every such end goes through this function. A completed
+-- task keeps pending_since, which asynq's dequeue deletes, see leased: to delete it took a twentieth of Redis' time.
 local function end_message(s, id, state, outcome, msg)
-  local new = call('HSET', s.task .. id, 'state', state, 'result', outcome, 'msg', msg)
-  call('HDEL', s.task .. id, 'pending_since')
-  return new
+  return call('HSET', s.task .. id, 'state', state, 'result', outcome, 'msg', msg)
 end
 
 -- complete(s, id, msg, unique, outcome, retention, seconds) ends a message that was carried out.
@@ -31,7 +29,7 @@ local function archive(s, id, msg, unique, why, outcome, now)
   call('ZADD', s.archived, int(seconds), id)
   end_message(s, id, 'archived', outcome, with_error(msg, why, seconds))
   call('HSET', s.task .. id, 'arrived', seen or int(now))
-  call('HDEL', s.task .. id, 'seen', 'redelivered', 'deaths', 'died', 'quiet', 'first')
+  call('HDEL', s.task .. id, 'pending_since', 'seen', 'redelivered', 'deaths', 'died', 'quiet', 'first')
   if unique then call('DEL', unique) end
 end
 
