@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"turnstile/bench/internal/lab"
@@ -57,7 +59,34 @@ func unkept(ctx context.Context, srv *lab.Server, report *lab.Report, n int) err
 	}
 	report.Add(fmt.Sprintf("%d idle sessions: Redis memory for each, no results kept", n), "%.0f bytes", grew.redis/float64(n))
 	lab.Progress("%d sessions are idle, without results", n)
+	events, err := p.purgeEvents(ctx)
+	if err != nil {
+		return err
+	}
+	report.Add("  after RETENTION, when their events are gone", "%.0f bytes", (grew.redis-events)/float64(n))
 	return nil
+}
+
+// purgeEvents deletes the events of the sessions that grow has made, as if they were old, and returns how much memory that frees.
+func (p *process) purgeEvents(ctx context.Context) (freed float64, err error) {
+	sessions, err := p.rdb.ZRange(ctx, rediskey.Sessions, 0, -1).Result()
+	if err != nil {
+		return 0, err
+	}
+	sessions = slices.DeleteFunc(sessions, func(s string) bool { return !strings.HasPrefix(s, "idle:") })
+	before, err := lab.RedisMemory(ctx, p.rdb)
+	if err != nil {
+		return 0, err
+	}
+	for batch := range slices.Chunk(sessions, 1000) {
+		for _, r := range protocol.Purge(ctx, p.rdb, batch, 1, time.Hour, 0) {
+			if r.Err != nil {
+				return 0, r.Err
+			}
+		}
+	}
+	after, err := lab.RedisMemory(ctx, p.rdb)
+	return before - after, err
 }
 
 // growth is the memory that sessions added.
