@@ -213,6 +213,12 @@ func TestEventsAfterAPurge(t *testing.T) {
 	seen, _ := eventsAfter(b, ids[0], 1)
 	expect.List(t, "an event is lost, and nothing came since", seen, "gap")
 	waits := readEvents(b, b.Client, ids[1])
+	last, err := stream.LastEventID(b.Ctx, b.Redis, actors.Key)
+	expect.OK(t, err)
+	expect.Equal(t, "the place after all events", last, ids[1])
+	before, err := stream.LastEventIDAt(b.Ctx, b.Redis, actors.Key, time.Now().Add(-3*time.Hour).UnixMilli())
+	expect.OK(t, err)
+	expect.Equal(t, "the place before all", before, "")
 	newest := fmt.Sprintf("%d-0", time.Now().Add(time.Hour).UnixMilli())
 	seen, _ = eventsAfter(b, newest, 1)
 	expect.List(t, "an event that this stream never had", seen, "reset")
@@ -227,6 +233,37 @@ func TestEventsAfterAPurge(t *testing.T) {
 	expect.List(t, "an event is lost", seen, "gap", "turn_started", "turn_ended")
 	seen, _ = eventsAfter(b, "", 2)
 	expect.List(t, "without a place there is no gap", seen, "turn_started", "turn_ended")
+}
+
+// Events that were trimmed from the stream after a purge are a gap, too.
+func TestEventsTrimmedAfterAPurge(t *testing.T) {
+	t.Parallel()
+	for name, limit := range map[string]func(*protocol.Config){
+		"by their number": func(c *protocol.Config) { c.EventsCap = 10 }, "by their bytes": func(c *protocol.Config) { c.EventsBytes = 64 << 10 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := actors.NewBench(t, limit)
+			b.Say("a")
+			b.Drain()
+			b.AgeEvents(2 * time.Hour)
+			_, ids := eventsAfter(b, "", 2)
+			_, err := b.Worker.Purge(b.Ctx)
+			expect.OK(t, err)
+			b.Say("b")
+			h := b.Start()
+			noteEvent(b, h, "first")
+			seen, _ := eventsAfter(b, ids[1], 2)
+			expect.List(t, "nothing is trimmed yet", seen, "turn_started", "thought first")
+			for range 30 {
+				for range 20 {
+					noteEvent(b, h, strings.Repeat("x", 3000))
+				}
+			}
+			seen, _ = eventsAfter(b, ids[1], 1)
+			expect.List(t, "trimmed", seen, "gap")
+		})
+	}
 }
 
 // A stream that is trimmed faster than a reader reads has a gap, too.

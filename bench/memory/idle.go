@@ -74,12 +74,16 @@ func (p *process) purgeEvents(ctx context.Context) (freed float64, err error) {
 		return 0, err
 	}
 	sessions = slices.DeleteFunc(sessions, func(s string) bool { return !strings.HasPrefix(s, "idle:") })
+	consumer, err := protocol.NewConsumer(p.rdb, protocol.Config{Worker: "bench", ArchiveTTL: time.Hour})
+	if err != nil {
+		return 0, err
+	}
 	before, err := lab.RedisMemory(ctx, p.rdb)
 	if err != nil {
 		return 0, err
 	}
 	for batch := range slices.Chunk(sessions, 1000) {
-		for _, r := range protocol.Purge(ctx, p.rdb, batch, 1, time.Hour, 0) {
+		for _, r := range consumer.Config().Purge(ctx, p.rdb, batch, 1, 0) {
 			if r.Err != nil {
 				return 0, r.Err
 			}

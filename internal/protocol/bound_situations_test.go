@@ -250,7 +250,7 @@ func wideSituations() []wide {
 			f.ended(deadTask, n, 4*time.Hour)
 			f.ended(doneTask, n, 4*time.Hour)
 			return func() error {
-				return protocol.Do(b.Ctx, b.Redis, "purge", protocol.KeysOf(actors.Key, ""), nil, "batch", 200, "archive_ttl", 3600, "quiet", 0).Err()
+				return protocol.Do(b.Ctx, b.Redis, "purge", protocol.KeysOf(actors.Key, ""), nil, "batch", 200, "archive_ttl", 3600, "quiet", 0, "events_cap", 1000).Err()
 			}
 		}},
 		{"forget/a long transcript", lines, func(b *actors.Bench, f *filler, n int) func() error {

@@ -11,12 +11,12 @@ import (
 
 // Purge deletes a batch of each session's expired results and dead letters, and the events of those that are idle, if the
 // last one is older than quiet. lua/purge.lua.
-func Purge(ctx context.Context, rdb redis.UniversalClient, sessions []string, batch int, archiveTTL, quiet time.Duration) []Batch {
+func (c Config) Purge(ctx context.Context, rdb redis.UniversalClient, sessions []string, batch int, quiet time.Duration) []Batch {
 	at := time.Now()
 	calls := scripts.Purge.Each(ctx, rdb, len(sessions), func(i int) ([]string, scripts.PurgeArgs) {
 		k := scripts.KeysOf(sessions[i], "", at)
 		return scripts.PurgeKeys(k), scripts.PurgeArgs{
-			Task: k.TaskPrefix(), Batch: int64(batch), ArchiveTTL: int64(archiveTTL / time.Second), Quiet: quiet.Milliseconds()}
+			Task: k.TaskPrefix(), Batch: int64(batch), ArchiveTTL: int64(c.ArchiveTTL / time.Second), Quiet: quiet.Milliseconds(), EventsCap: int64(c.EventsCap)}
 	})
 	all := make([]Batch, len(calls))
 	for i, call := range calls {

@@ -200,7 +200,7 @@ func live(b *actors.Bench, moment string, spoil func()) {
 	}
 	b.Drain()
 	keys := protocol.KeysOf(actors.Key, "")
-	expect.OK(b, protocol.Do(b.Ctx, b.Redis, "purge", keys, nil, "batch", 100, "archive_ttl", 0, "quiet", 0).Err())
+	expect.OK(b, protocol.Do(b.Ctx, b.Redis, "purge", keys, nil, "batch", 100, "archive_ttl", 0, "quiet", 0, "events_cap", 1000).Err())
 	expect.OK(b, protocol.Do(b.Ctx, b.Redis, "forget", keys, nil, "age", 100).Err())
 	expect.OK(b, protocol.Do(b.Ctx, b.Redis, "erase", keys, nil, "fence", "100", "size", 0, "unused", 0, "last", false, "keep", false).Err())
 }

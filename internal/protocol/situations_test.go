@@ -324,7 +324,7 @@ func sessionSituations() []situation {
 			expect.OK(b, err)
 			b.Redis.ZAdd(b.Ctx, b.Keys.Completed(), redis.Z{Score: 1, Member: b.Task("good")})
 			return func() error {
-				return protocol.Do(b.Ctx, b.Redis, "purge", protocol.KeysOf(actors.Key, ""), nil, "batch", 100, "archive_ttl", -7200, "quiet", -7200000).Err()
+				return protocol.Do(b.Ctx, b.Redis, "purge", protocol.KeysOf(actors.Key, ""), nil, "batch", 100, "archive_ttl", -7200, "quiet", -7200000, "events_cap", 1000).Err()
 			}
 		}},
 		{"forget", "", func(b *actors.Bench) func() error {

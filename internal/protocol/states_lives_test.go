@@ -327,7 +327,7 @@ func lives() map[string]func(b *actors.Bench) {
 		for _, id := range b.Redis.ZRange(b.Ctx, b.Keys.Completed(), 0, -1).Val() {
 			b.Redis.ZAdd(b.Ctx, b.Keys.Completed(), redis.Z{Score: 1, Member: id})
 		}
-		expect.OK(b, protocol.Do(b.Ctx, b.Redis, "purge", protocol.KeysOf(actors.Key, ""), nil, "batch", 100, "archive_ttl", -7200, "quiet", 0).Err())
+		expect.OK(b, protocol.Do(b.Ctx, b.Redis, "purge", protocol.KeysOf(actors.Key, ""), nil, "batch", 100, "archive_ttl", -7200, "quiet", 0, "events_cap", 1000).Err())
 	}, "discarded": func(b *actors.Bench) {
 		_, err := b.Client.Operate(actors.Key).DeleteDeadLetters(b.Ctx, admin.All)
 		expect.OK(b, err)

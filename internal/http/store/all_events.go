@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -14,7 +13,6 @@ import (
 	"turnstile/internal/protocol/index"
 	"turnstile/internal/protocol/rediskey"
 	"turnstile/internal/protocol/stream"
-	"turnstile/internal/redis/script"
 	"turnstile/pkg/session"
 )
 
@@ -279,16 +277,15 @@ func (f *allFollower) read(ctx context.Context, sessions []string) error {
 		}
 		places[i] = stream.Place{Stream: rediskey.For(s).Events(), From: from}
 	}
-	have := stream.HaveEvents(ctx, f.rdb, places)
-	purged, err := f.purged(ctx, sessions, have)
+	purged, err := f.purged(ctx, sessions)
 	if err != nil {
 		return err
 	}
-	for i, there := range have {
+	for i, there := range stream.HaveEvents(ctx, f.rdb, places) {
 		if !there && !purged[sessions[i]] {
 			continue
 		}
-		err := f.readOne(ctx, sessions[i])
+		err := f.readOne(ctx, sessions[i], purged[sessions[i]])
 		if redis.HasErrorPrefix(err, "WRONGTYPE") {
 			continue // a broken session must not stop the others
 		}
@@ -299,32 +296,31 @@ func (f *allFollower) read(ctx context.Context, sessions []string) error {
 	return nil
 }
 
-// purged are the sessions without new events of which purge has deleted events after a place in the past: they have a gap.
-func (f *allFollower) purged(ctx context.Context, sessions []string, have []bool) (map[string]bool, error) {
+// purged are the sessions that are read first, of which purge has deleted events after a place in the past: they have a gap.
+func (f *allFollower) purged(ctx context.Context, sessions []string) (map[string]bool, error) {
+	found, last := map[string]bool{}, map[string]*redis.StringCmd{}
 	if !f.past {
-		return nil, nil
+		return found, nil
 	}
-	last := map[string]*redis.StringCmd{}
-	_, err := f.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		for i, s := range sessions {
-			if _, known := f.places[s]; !known && !have[i] {
+	_, _ = f.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for _, s := range sessions {
+			if _, known := f.places[s]; !known {
 				last[s] = p.HGet(ctx, rediskey.For(s).Run(), "gone")
 			}
 		}
 		return nil
 	})
-	if err != nil && !errors.Is(err, redis.Nil) && !redis.HasErrorPrefix(err, "WRONGTYPE") {
-		return nil, err
-	}
-	found := map[string]bool{}
 	for s, gone := range last {
-		ms, _, _ := strings.Cut(gone.Val(), "-")
-		found[s] = script.Number(ms) > f.resume
+		if err := gone.Err(); err != nil && !errors.Is(err, redis.Nil) && !redis.HasErrorPrefix(err, "WRONGTYPE") {
+			return nil, err
+		}
+		_, at := stream.Gone(gone.Val())
+		found[s] = at > f.resume
 	}
 	return found, nil
 }
 
-func (f *allFollower) readOne(ctx context.Context, s string) error {
+func (f *allFollower) readOne(ctx context.Context, s string, purged bool) error {
 	place, known := f.places[s]
 	if !known {
 		var err error
@@ -343,8 +339,11 @@ func (f *allFollower) readOne(ctx context.Context, s string) error {
 			return err
 		}
 		for _, e := range events {
-			if e.Type == session.EventReset && !known {
-				continue // it began after resume
+			if e.Type == session.EventReset && !known { // it began after resume
+				if !purged {
+					continue
+				}
+				e.Type = session.EventGap
 			}
 			if err := f.tell(s, e); err != nil {
 				return err

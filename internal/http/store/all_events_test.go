@@ -83,30 +83,49 @@ func TestAllEventsOfAnOldMessage(t *testing.T) {
 	}
 }
 
-// A reader that comes back after the events of an idle session were purged learns that they are gone.
+// A reader that comes back after the events of an idle session were purged learns that they are gone, also of a session
+// that began while it was away. One that was away since then misses nothing of the next turn.
 func TestAllEventsAfterAPurge(t *testing.T) {
 	t.Parallel()
-	b := actors.NewBench(t)
-	b.Say("a")
-	b.Drain()
-	b.AgeEvents(2 * time.Hour)
-	expect.OK(t, b.Redis.HIncrBy(b.Ctx, b.Keys.Record(), "created_at", -(2*time.Hour).Milliseconds()).Err())
-	_, err := b.Worker.Purge(b.Ctx)
-	expect.OK(t, err)
-	ctx, cancel := context.WithTimeout(b.Ctx, expect.Patience)
-	defer cancel()
-	var first session.EventType
-	err = store.New(b.Redis).AllEvents(ctx, b.RedisTime().Add(-3*time.Hour).UnixMilli(), func(string) bool { return true }, func(e store.AnyEvent) error {
-		if e.Session == "" {
-			return nil
-		}
-		first = e.Type
-		return errEnough
-	})
-	if !errors.Is(err, errEnough) {
-		t.Error(err)
+	for name, c := range map[string]struct {
+		began, away time.Duration
+		next        bool
+		want        session.EventType
+	}{
+		"away":                 {4 * time.Hour, 3 * time.Hour, false, session.EventGap},
+		"it began since":       {2 * time.Hour, 3 * time.Hour, false, session.EventGap},
+		"with a new turn":      {2 * time.Hour, 3 * time.Hour, true, session.EventGap},
+		"away since the purge": {4 * time.Hour, time.Hour, true, session.EventTurnStarted},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := actors.NewBench(t)
+			b.Say("a")
+			b.Drain()
+			b.AgeEvents(2 * time.Hour)
+			expect.OK(t, b.Redis.HIncrBy(b.Ctx, b.Keys.Record(), "created_at", (2*time.Hour-c.began).Milliseconds()).Err())
+			_, err := b.Worker.Purge(b.Ctx)
+			expect.OK(t, err)
+			if c.next {
+				b.Say("b")
+				b.Drain()
+			}
+			ctx, cancel := context.WithTimeout(b.Ctx, expect.Patience)
+			defer cancel()
+			var first session.EventType
+			err = store.New(b.Redis).AllEvents(ctx, b.RedisTime().Add(-c.away).UnixMilli(), func(string) bool { return true }, func(e store.AnyEvent) error {
+				if e.Session == "" {
+					return nil
+				}
+				first = e.Type
+				return errEnough
+			})
+			if !errors.Is(err, errEnough) {
+				t.Error(err)
+			}
+			expect.Equal(t, "first", first, c.want)
+		})
 	}
-	expect.Equal(t, "first", first, session.EventGap)
 }
 
 // The ends of messages that a stop takes from the queue of an idle session are seen, despite outages and

@@ -1,6 +1,6 @@
 -- events_after: returns a page of a session's events after one that a reader has seen. It checks
--- that the stream still has that one, or had it last before purge deleted all, so that no event
--- between is lost. Writes nothing.
+-- that the stream still has that one, or had it last before purge deleted all and has not been trimmed
+-- since, so that no event between is lost. Writes nothing.
 --
 -- KEYS run record events
 -- ARGS
@@ -27,8 +27,11 @@ else
   if own then
     if #own[2] / 2 > seen then add(own) end
   else
-    local gone, events = string.match(call('HGET', s.run, 'gone') or '', '^(%S+) (%d+)$')
-    if gone ~= after or tonumber(events) > seen then
+    local run = fields(s.run, 'gone', 'stream')
+    local gone, events, cap = string.match(run.gone or '', '^(%S+) (%d+) (%d+)$')
+    -- A trimmed stream has at least cap entries, unless large events were trimmed.
+    local whole = gone and call('XLEN', s.events) < tonumber(cap) and string.match(run.stream or ' 0', '%S+$') == '0'
+    if gone ~= after or tonumber(events) > seen or not whole then
       local first = call('XRANGE', s.events, '-', '+', 'COUNT', 1)[1]
       -- The embedded server cannot compare ids, so read whether an entry precedes it.
       if first and #call('XRANGE', s.events, '-', after, 'COUNT', 1) > 0 then return reset{} end

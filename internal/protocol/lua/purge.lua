@@ -6,6 +6,7 @@
 --   batch number       how many at a time
 --   archive_ttl number  age at which an archived task goes, seconds
 --   quiet number       age of an idle session's last event at which its events go, ms
+--   events_cap int     see append_event
 -- RETURNS
 --   result: deleted:int more:flag     tasks; 1 if more are due
 
@@ -33,9 +34,9 @@ for _, t in ipairs(old) do
   if t.unique then call('DEL', t.unique) end
 end
 if last then
-  -- Who has read the last entry has missed nothing. A full Redis stores no more, but events go.
-  pcall('HSET', s.run, 'gone', last[1] .. ' ' .. int(#last[2] / 2))
-  call('HDEL', s.run, 'stream')
+  call('HDEL', s.run, 'stream') -- the first write, which a full Redis does not refuse
+  -- Who has read the last entry has missed nothing: see events_after.
+  call('HSET', s.run, 'gone', last[1] .. ' ' .. int(#last[2] / 2) .. ' ' .. events_cap)
   call('UNLINK', s.events)
 end
 return result{deleted = #old, more = more}

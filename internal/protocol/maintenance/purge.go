@@ -13,7 +13,6 @@ import (
 	"turnstile/internal/protocol/index"
 	"turnstile/internal/protocol/rediskey"
 	"turnstile/internal/redis/redisconn"
-	"turnstile/internal/redis/script"
 )
 
 const purgeBatch = 200
@@ -41,7 +40,7 @@ func (m *Maintenance) Purge(ctx context.Context) (deleted int, err error) {
 		}
 		for len(sessions) > 0 {
 			var again []string
-			for i, r := range protocol.Purge(ctx, m.rdb, sessions, purgeBatch, m.cfg.ArchiveTTL, m.quiet()) {
+			for i, r := range m.cfg.Purge(ctx, m.rdb, sessions, purgeBatch, m.quiet()) {
 				if r.Err != nil {
 					failed = errors.Join(failed, fmt.Errorf("purge %s: %w", sessions[i], r.Err))
 					continue
@@ -65,12 +64,13 @@ func (m *Maintenance) quiet() time.Duration { return max(m.cfg.Retention, events
 // cheaper than a script. Of the events it reads only when the last turn ended: reading the last one costs its length.
 func (m *Maintenance) withOld(ctx context.Context, sessions []string, now time.Time) ([]string, error) {
 	completed, archived := make([]*redis.IntCmd, len(sessions)), make([]*redis.IntCmd, len(sessions))
-	runs := make([]*redis.SliceCmd, len(sessions))
+	events, runs := make([]*redis.IntCmd, len(sessions)), make([]*redis.SliceCmd, len(sessions))
 	_, err := m.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for i, s := range sessions {
 			k := rediskey.For(s)
 			completed[i] = p.ZCount(ctx, k.Completed(), "-inf", fmt.Sprint(now.Unix()))
 			archived[i] = p.ZCount(ctx, k.Archived(), "-inf", fmt.Sprint(now.Add(-m.cfg.ArchiveTTL).Unix()))
+			events[i] = p.Exists(ctx, k.Events())
 			runs[i] = p.HMGet(ctx, k.Run(), "phase", "ended_at")
 		}
 		return nil
@@ -80,9 +80,13 @@ func (m *Maintenance) withOld(ctx context.Context, sessions []string, now time.T
 	}
 	var old []string
 	for i, s := range sessions {
-		run := script.HashFields(runs[i])
-		quiet := (run.Text("phase") == "idle" || run.Text("phase") == "") && now.Sub(time.UnixMilli(run.Int("ended_at"))) > m.quiet()
-		if quiet || completed[i].Val()+archived[i].Val() > 0 || completed[i].Err() != nil || archived[i].Err() != nil || runs[i].Err() != nil {
+		var run struct {
+			Phase   string `redis:"phase"`
+			EndedAt int64  `redis:"ended_at"`
+		}
+		unread := runs[i].Scan(&run) // the script reports why
+		quiet := events[i].Val() > 0 && (run.Phase == "idle" || run.Phase == "") && now.Sub(time.UnixMilli(run.EndedAt)) > m.quiet()
+		if quiet || completed[i].Val()+archived[i].Val() > 0 || completed[i].Err() != nil || archived[i].Err() != nil || unread != nil {
 			old = append(old, s)
 		}
 	}

@@ -134,7 +134,7 @@ func TestPurgeOfEvents(t *testing.T) {
 			expect.Equal(t, "events are gone", b.Redis.Exists(b.Ctx, b.Keys.Events()).Val() == 0, c.gone)
 			want := ""
 			if c.gone {
-				want = last + " 2"
+				want = last + " 2 1000"
 			}
 			expect.Equal(t, "gone", b.Redis.HGet(b.Ctx, b.Keys.Run(), "gone").Val(), want)
 		})

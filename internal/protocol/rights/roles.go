@@ -27,7 +27,7 @@ var Gateway = Role{
 	free: rediskey.For(" ").State(), // a blank is no valid session key
 	calls: `del K|unlink K|exists K|expire K x|pttl K|get K|set K x x|incrby K x|hget K x|hset K x x x|hdel K x|hexists K x|
 hgetall K|hincrby K x x|hkeys K|hlen K|hmget K x|hscan K x|hstrlen K x|lindex K 0|llen K|lpos K x|lpush K x|lrange K 0 0|lrem K x x|
-ltrim K x x|renamenx K K|rpop K|rpush K x|sadd K x|srem K x|sscan K x|xadd K x x x|xrange K x x|xread streams K x|
+ltrim K x x|renamenx K K|rpop K|rpush K x|sadd K x|srem K x|sscan K x|xadd K x x x|xlen K|xrange K x x|xread streams K x|
 xrevrange K x x|xtrim K x 0|zadd K x x|zcard K|zcount K x x|zmscore K x|zpopmin K x|zrange K x x|zrangebylex K x x|
 zrangebyscore K x x|zrank K x|zrem K x|zremrangebyrank K x x|zremrangebyscore K x x|zrevrange K x x|zrevrank K x|zscan K x|zscore K x|
 scan x|time|publish C x`,

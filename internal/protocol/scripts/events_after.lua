@@ -1,8 +1,8 @@
 -- Code generated from ../lua/events_after.lua by go generate; DO NOT EDIT.
 --
 -- events_after: returns a page of a session's events after one that a reader has seen. It checks
--- that the stream still has that one, or had it last before purge deleted all, so that no event
--- between is lost. Writes nothing.
+-- that the stream still has that one, or had it last before purge deleted all and has not been trimmed
+-- since, so that no event between is lost. Writes nothing.
 --
 -- KEYS run record events
 -- ARGS
@@ -18,6 +18,10 @@
 local call, pcall, try = redis.call, redis.pcall, pcall
 local KEYS, ARGV = KEYS, ARGV
 local s_run, s_record, s_events = KEYS[1], KEYS[2], KEYS[3]
+local function fields_1(key)
+  local v = call('HMGET', key, 'gone', 'stream')
+  return {gone = v[1], stream = v[2]}
+end
 
 -- add(counter, day, n) adds n to one of asynq's counters, and to that of the day, which lives for
 -- 90 days.
@@ -43,8 +47,11 @@ else
   if own then
     if #own[2] / 2 > seen then add(own) end
   else
-    local gone, events = string.match(call('HGET', s_run, 'gone') or '', '^(%S+) (%d+)$')
-    if gone ~= after or tonumber(events) > seen then
+    local run = fields_1(s_run)
+    local gone, events, cap = string.match(run.gone or '', '^(%S+) (%d+) (%d+)$')
+    -- A trimmed stream has at least cap entries, unless large events were trimmed.
+    local whole = gone and call('XLEN', s_events) < tonumber(cap) and string.match(run.stream or ' 0', '%S+$') == '0'
+    if gone ~= after or tonumber(events) > seen or not whole then
       local first = call('XRANGE', s_events, '-', '+', 'COUNT', 1)[1]
       -- The embedded server cannot compare ids, so read whether an entry precedes it.
       if first and #call('XRANGE', s_events, '-', after, 'COUNT', 1) > 0 then return {'reset'} end

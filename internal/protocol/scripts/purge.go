@@ -25,11 +25,12 @@ type PurgeArgs struct {
 	Batch      int64  // how many at a time
 	ArchiveTTL int64  // age at which an archived task goes, seconds
 	Quiet      int64  // age of an idle session's last event at which its events go, ms
+	EventsCap  int64  // see append_event
 }
 
 // Words are the arguments as ARGV has them.
 func (a PurgeArgs) Words() []any {
-	return []any{a.Task, a.Batch, a.ArchiveTTL, a.Quiet}
+	return []any{a.Task, a.Batch, a.ArchiveTTL, a.Quiet, a.EventsCap}
 }
 
 // PurgeResult is the result of Purge.

@@ -8,6 +8,7 @@
 --   batch number       how many at a time
 --   archive_ttl number  age at which an archived task goes, seconds
 --   quiet number       age of an idle session's last event at which its events go, ms
+--   events_cap int     see append_event
 -- RETURNS
 --   result: deleted:int more:flag     tasks; 1 if more are due
 
@@ -21,7 +22,7 @@ local function now_ms()
   return time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
-local batch, archive_ttl, quiet = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local batch, archive_ttl, quiet, events_cap = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
 
 local now = now_ms()
 local seconds = math.floor(now / 1000)
@@ -47,9 +48,9 @@ for _, t in ipairs(old) do
   if t.unique then call('DEL', t.unique) end
 end
 if last then
-  -- Who has read the last entry has missed nothing. A full Redis stores no more, but events go.
-  pcall('HSET', s_run, 'gone', last[1] .. ' ' .. string.format('%d', (#last[2] / 2)))
-  call('HDEL', s_run, 'stream')
+  call('HDEL', s_run, 'stream') -- the first write, which a full Redis does not refuse
+  -- Who has read the last entry has missed nothing: see events_after.
+  call('HSET', s_run, 'gone', last[1] .. ' ' .. string.format('%d', (#last[2] / 2)) .. ' ' .. events_cap)
   call('UNLINK', s_events)
 end
 return {#old, more}

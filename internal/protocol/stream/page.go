@@ -2,8 +2,10 @@ package stream
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/redis/go-redis/v9"
 
@@ -78,12 +80,14 @@ func LastEventIDBefore(ctx context.Context, rdb redis.UniversalClient, sessionKe
 	}
 }
 
-// lastEvent returns the ID of the last event up to an end, as XREVRANGE has it.
+// lastEvent returns the ID of the last event up to an end, as XREVRANGE has it: of one that is stored, or the last one
+// that purge has deleted.
 func lastEvent(ctx context.Context, rdb redis.UniversalClient, sessionKey, end string) (string, error) {
 	if err := session.ValidateKey(sessionKey); err != nil {
 		return "", err
 	}
-	last, err := rdb.XRevRangeN(ctx, rediskey.For(sessionKey).Events(), end, "-", 1).Result()
+	k := rediskey.For(sessionKey)
+	last, err := rdb.XRevRangeN(ctx, k.Events(), end, "-", 1).Result()
 	if err != nil {
 		return "", fmt.Errorf("read the last event of %s: %w", sessionKey, err)
 	}
@@ -92,7 +96,30 @@ func lastEvent(ctx context.Context, rdb redis.UniversalClient, sessionKey, end s
 			return events[len(events)-1].ID, nil
 		}
 	}
-	return "", nil
+	gone, err := rdb.HGet(ctx, k.Run(), "gone").Result()
+	if errors.Is(err, redis.Nil) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("read the last event of %s: %w", sessionKey, err)
+	}
+	id, at := Gone(gone)
+	if until, err := strconv.ParseInt(end, 10, 64); err == nil && at > until {
+		return "", nil
+	}
+	return id, nil
+}
+
+// Gone returns the ID of the last event that purge has deleted of a session, and its time in ms, from run's field of this name.
+// "": none.
+func Gone(field string) (id string, at int64) {
+	var entry string
+	var events, most int
+	if n, _ := fmt.Sscan(field, &entry, &events, &most); n < 3 {
+		return "", 0
+	}
+	ms, _, _ := strings.Cut(entry, "-")
+	return eventID(entry, events-1), script.Number(ms)
 }
 
 // Place is a place in a stream.
