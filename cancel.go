@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"turnstile/internal/protocol"
-	"turnstile/internal/protocol/index"
 	"turnstile/pkg/session"
 )
 
@@ -42,9 +41,8 @@ func (s *Session) cancel(ctx context.Context, id string, running bool) (o sessio
 	if err != nil {
 		return o, false, fmt.Errorf("cancel message %s of %s: %w", id, s.key, err)
 	}
-	found, err := protocol.Cancel{
-		Session: s.key, ID: id, Running: running, Call: rand.Text(), Until: until, By: s.user, Limits: s.c.cfg.Limits,
-	}.Do(ctx, s.c.rdb)
+	c := protocol.Cancel{Session: s.key, ID: id, Running: running, Call: rand.Text(), Until: until, By: s.user, Limits: s.c.cfg.Limits}
+	found, err := c.Do(ctx, s.c.rdb)
 	if err != nil {
 		return o, false, fmt.Errorf("cancel message %s of %s: %w", id, s.key, protocol.Unchanged(err, false))
 	}
@@ -56,13 +54,7 @@ func (s *Session) cancel(ctx context.Context, id string, running bool) (o sessio
 	case "late":
 		return o, false, fmt.Errorf("cancel message %s of %s: %w", id, s.key, errLate)
 	}
-	if found.State == "taken" {
-		_ = index.NeedAttention(ctx, s.c.rdb, found.Now, s.key)
-	}
-	if found.Wake {
-		// The message was cancelled whatever becomes of this: the due index or the sweep has the session.
-		_ = index.ListAndWake(ctx, s.c.rdb, s.key, found.Now, 0)
-	}
+	c.Index(ctx, s.c.rdb, found)
 	return found.Outcome, found.State != "ending", nil
 }
 

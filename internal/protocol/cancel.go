@@ -2,8 +2,14 @@ package protocol
 
 import (
 	"context"
+	"crypto/rand"
+	"errors"
+	"strings"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
+	"turnstile/internal/protocol/index"
 	"turnstile/internal/protocol/rediskey"
 	"turnstile/internal/protocol/scripts"
 	"turnstile/internal/protocol/stream"
@@ -51,4 +57,62 @@ func (c Cancel) Do(ctx context.Context, rdb script.Client) (Cancelled, error) {
 		found.Outcome = stream.StoredOutcome(c.Session, c.ID, r.State, r.Result)
 	}
 	return found, nil
+}
+
+// Index wakes the session, or lists it as one that needs attention, as the result demands. The message was cancelled
+// even if this fails: the due index or the sweep has the session.
+func (c Cancel) Index(ctx context.Context, rdb redis.UniversalClient, found Cancelled) {
+	if found.State == "taken" {
+		_ = index.NeedAttention(ctx, rdb, found.Now, c.Session)
+	}
+	if found.Wake {
+		_ = index.ListAndWake(ctx, rdb, c.Session, found.Now, 0)
+	}
+}
+
+const (
+	searchFor   = time.Second      // for how long only one worker searches for a task
+	searchValid = 10 * time.Second // after that the cancel does nothing
+)
+
+// CancelWaiting ends the turn that a task is part of, unless somebody owns the session: the owner has heard of the
+// task, too. asynqmon's Cancel names no session, so one worker searches asynq's list of queues for it: each session
+// with an active task is there, also one that no index has because its queue is paused. A task that waits for its
+// turn is left alone.
+func (c *Consumer) CancelWaiting(ctx context.Context, taskID string) error {
+	hash, id, _ := strings.Cut(taskID, "-")
+	if session.ValidateID(id) != nil {
+		return nil //nolint:nilerr // another program's task
+	}
+	if ok, err := c.Alone().Take(ctx, "cancel:"+taskID, searchFor); !ok {
+		return err
+	}
+	return c.EachQueue(ctx, func(sessions []string) (err error) {
+		for _, s := range sessions {
+			if rediskey.IDPrefix(s) == hash+"-" { // several keys may have this hash
+				err = errors.Join(err, c.cancelWaiting(ctx, s, id))
+			}
+		}
+		return err
+	})
+}
+
+func (c *Consumer) cancelWaiting(ctx context.Context, sessionKey, id string) error {
+	state, err := c.rdb.HGet(ctx, rediskey.For(sessionKey).Task(rediskey.TaskID(sessionKey, id)), "state").Result()
+	if state != "active" {
+		if errors.Is(err, redis.Nil) {
+			err = nil
+		}
+		return err
+	}
+	look := Look(ctx, c.rdb, []string{sessionKey})[0]
+	if look.Err != nil || look.State == LookOwned {
+		return look.Err
+	}
+	end := Cancel{Session: sessionKey, ID: id, Running: true, Call: rand.Text(), Until: look.Now + searchValid.Milliseconds(), Limits: c.cfg.Limits}
+	found, err := end.Do(ctx, c.rdb)
+	if err == nil {
+		end.Index(ctx, c.rdb, found)
+	}
+	return err
 }

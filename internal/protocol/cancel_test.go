@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"turnstile"
 
@@ -12,6 +13,7 @@ import (
 
 	"turnstile/internal/chat/receipt"
 	"turnstile/internal/protocol"
+	"turnstile/internal/protocol/rediskey"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
@@ -100,4 +102,56 @@ func wholeOrGone(b *actors.Bench, id string) string {
 		return "gone"
 	}
 	return fmt.Sprint("half: ", parts, state.Val())
+}
+
+// A worker that hears of asynqmon's Cancel ends the turn of the task if nobody owns the session, and nothing else.
+// Once is enough, however many hear of it.
+func TestCancelWaiting(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		prepare func(b *actors.Bench)
+		id      string
+		want    bool
+	}{
+		"parked":             {func(b *actors.Bench) { parked(b, time.Hour) }, "now", true},
+		"asks":               {waits, "now", true},
+		"in a paused queue":  {func(b *actors.Bench) { parked(b, 0); expect.OK(b, b.Inspector().PauseQueue(actors.Queue)) }, "now", true},
+		"its owner died":     {func(b *actors.Bench) { b.Say("now"); b.Renew(b.Start()); b.Die() }, "now", true},
+		"runs":               {func(b *actors.Bench) { b.Say("now"); b.Start() }, "now", false},
+		"waits for its turn": {func(b *actors.Bench) { parked(b, time.Hour) }, "next", false},
+		"unknown":            {func(b *actors.Bench) { parked(b, time.Hour) }, "other", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := actors.NewBench(t)
+			c.prepare(b)
+			before, fence := b.State(c.id), b.Info().Fence
+			lines := func() int {
+				all, err := protocol.Audit(b.Ctx, b.Redis, actors.Key)
+				expect.OK(t, err)
+				return len(all)
+			}
+			b.Redis.Del(b.Ctx, rediskey.Ready)
+			for _, worker := range []*actors.Consumer{b.Worker, actors.NewWorker(t, b.Redis, "other")} {
+				expect.OK(t, worker.CancelWaiting(b.Ctx, b.Task(c.id)))
+				stop, _ := b.Redis.HGet(b.Ctx, b.Keys.Run(), "stop").Int64()
+				expect.Equal(t, "stopped", stop == fence, c.want)
+				expect.Equal(t, "lines of the audit", lines() == 1, c.want)
+				expect.Equal(t, "ready", b.IsIn(rediskey.Ready, actors.Key), c.want)
+				expect.Equal(t, "state", b.State(c.id), before)
+			}
+			if !c.want {
+				return
+			}
+			// The second worker finds the ended turn, also when it is late, and leaves the next one alone.
+			claims, err := b.Worker.Claim(b.Ctx, []string{actors.Key})
+			expect.OK(t, err)
+			_, err = actors.EndUnrun(b.Ctx, claims[0])
+			expect.OK(t, err)
+			expect.Equal(t, "its end", b.Outcome("now").Status, session.StatusStopped)
+			b.Redis.Del(b.Ctx, rediskey.Timer("cancel:"+b.Task("now")))
+			expect.OK(t, b.Worker.CancelWaiting(b.Ctx, b.Task("now")))
+			expect.Equal(t, "lines of the audit", lines(), 1)
+		})
+	}
 }

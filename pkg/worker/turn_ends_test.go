@@ -159,18 +159,21 @@ func TestFinalFailureIsNotRetried(t *testing.T) {
 	expect.List(t, "turns", r.starts(r.key), "m1", "m2")
 }
 
+// All workers hear of the cancel.
 func TestInspectorCancelStopsThatTurnOnly(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	s := newStage()
-	r.worker(s)
+	for range 2 {
+		r.worker(s)
+	}
 	r.say("m1", "hello")
 	a := s.next(t, "m1")
 	other := r.key + "-other"
 	r.send(other, turnstile.Message{ID: "m1", Text: "hello"})
 	b := s.next(t, "m1")
 	r.say("m2", "behind")
-	expect.OK(t, asynq.NewInspectorFromRedisClient(r.rdb).CancelProcessing(rediskey.TaskID(r.key, "m1")))
+	r.press(rediskey.TaskID(r.key, "m1"))
 	if err := a.cause(t); !errors.Is(err, sq.ErrStopRequested) {
 		t.Errorf("the turn ended with %v", err)
 	}
@@ -181,6 +184,7 @@ func TestInspectorCancelStopsThatTurnOnly(t *testing.T) {
 		t.Errorf("the other session's turn ended: %v", context.Cause(b.ctx))
 	}
 	b.reply("ok")
+	expect.Equal(t, "cancels of waiting turns", r.rdb.LLen(r.ctx, r.k.Audit()).Val(), 0)
 	expect.Equal(t, "the other session's turn", r.outcomeIn(other, "m1").Status, session.StatusDone)
 }
 

@@ -108,7 +108,7 @@ func New(rdb redis.UniversalClient, a agent.Agent, config ...Config) (*Worker, e
 	minute := rate.Every(time.Minute)
 	w.renewer = &renewer{queue: queue, roster: w.roster, life: life, duties: d, log: log, warnings: rate.NewLimiter(minute, 1), losses: rate.NewLimiter(minute, 1)}
 	deps.quiet = w.renewer.quiet
-	w.listener = &listener{queue: queue, roster: w.roster, prefer: w.dispatcher.prefer, life: life, log: log}
+	w.listener = &listener{queue: queue, roster: w.roster, prefer: w.dispatcher.prefer, life: life, log: log, cancels: make(chan string, cancelsMost)}
 	return w, nil
 }
 
@@ -189,6 +189,7 @@ func (w *Worker) start(ctx context.Context) error {
 		}
 		w.renewer.took(time.Since(sent))
 	}
+	w.life.run(w.listener.cancelWaiting)
 	w.life.run(w.renewer.run)
 	w.life.run(w.wakeUps.run)
 	w.life.run(w.tokens.run)
