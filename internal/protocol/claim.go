@@ -73,13 +73,10 @@ func (c *Consumer) Claim(parent context.Context, sessions []string) ([]*Claim, e
 			case scripts.Turn:
 				claim.lease = lease.New(parent, sent, c.cfg.SentinelTTL)
 				claim.begin(sent, r)
-				claim.turn.Reset, claim.turn.Carries, claim.turn.Ends, claim.turn.Unheard = r.Reset, Carries(r.Carries), endsOf(r.Ends), int(r.Unheard)
+				claim.turn.Reset, claim.turn.Resume, claim.turn.Carries, claim.turn.Ends, claim.turn.Unheard = r.Reset, r.Resume, Carries(r.Carries), endsOf(r.Ends), int(r.Unheard)
 				if r.Began > 0 {
 					claim.turn.Continues, claim.turn.Keeps = claim.prefix+strconv.FormatInt(r.Began, 10), int(r.Keeps)
 					claim.keeps = claim.turn.Keeps
-				}
-				if r.Resume != "" {
-					claim.turn.Resume, claim.turn.ResumeAge = r.Resume, r.MarkAge
 				}
 				claims = append(claims, claim)
 			case scripts.Other:

@@ -86,7 +86,7 @@ func (c *Claim) inheritMark(last ClaimedTurn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if last.Resume != "" && last.TranscriptID == c.turn.TranscriptID {
-		c.turn.Resume, c.turn.ResumeAge = last.Resume, last.ResumeAge+c.turn.Started.Sub(last.Started)
+		c.turn.Resume = last.Resume
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"turnstile/internal/protocol/rediskey"
 	"turnstile/internal/protocol/scripts"
 	"turnstile/internal/redis/script"
+	"turnstile/pkg/resume"
 	"turnstile/pkg/session"
 )
 
@@ -41,6 +42,8 @@ type History struct {
 	// the transcript.
 	State json.RawMessage
 
+	Mark resume.Record // the session's, if the turn's claim found a mark
+
 	// Dropped are the texts of the messages in Turn.Dropped that still exist: the newest 4 MiB, or
 	// one longer. Omitted counts the older ones.
 	Dropped []string
@@ -48,7 +51,7 @@ type History struct {
 }
 
 // History reads the turn's history. It takes one round trip, one more for every further 2 MiB of
-// transcript, one for dropped messages, and some for a journal. It repeats a read while the error may pass and the
+// transcript, one for dropped messages, one for a resume mark, and some for a journal. It repeats a read while the error may pass and the
 // lease lasts.
 func (c *Claim) History(ctx context.Context) (History, error) {
 	turn, size := c.Turn(), c.consumer.historyPage()
@@ -81,6 +84,12 @@ func (c *Claim) History(ctx context.Context) (History, error) {
 	if turn.Carries != "" {
 		if history.Earlier, err = c.readJournal(ctx, turn); err != nil {
 			return History{}, fmt.Errorf("read the journal of turn %s: %w", turn.ID, err)
+		}
+	}
+	if turn.Resume != "" {
+		err = c.persist(ctx, func() (err error) { history.Mark, err = resume.Read(ctx, c.consumer.rdb, c.session); return err })
+		if err != nil {
+			return History{}, err
 		}
 	}
 	if err := c.readDropped(ctx, &history, turn.Dropped, p.sizes); err != nil {

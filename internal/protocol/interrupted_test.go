@@ -154,8 +154,11 @@ func TestB23_OnlyAFinishedTurnClears(t *testing.T) {
 				turn := h.Turn()
 				expect.Equal(t, "message", turn.Message.ID, "b")
 				expect.Equal(t, "resume", turn.Resume, resume.ReasonCrash)
-				if turn.ResumeAge < 0 || turn.ResumeAge > time.Minute {
-					t.Errorf("the mark's age is %s", turn.ResumeAge)
+				history, err := h.History(b.Ctx)
+				expect.OK(t, err)
+				expect.Equal(t, "the record that it gets", history.Mark.Reason, resume.ReasonCrash)
+				if age := history.Mark.Age; age <= 0 || age > time.Minute {
+					t.Errorf("the mark's age is %s", age)
 				}
 				expect.OK(t, h.Promote(b.Ctx))
 				expect.Equal(t, "has a next turn", b.Finish(h), true)

@@ -29,14 +29,13 @@ type ClaimedTurn struct {
 	Attempt int   // from 1; a failure raises it
 	Entries int64 // entries written to this transcript before, plus one for each undo, see docs/internals/keys.md
 
-	Reset     string        // "suspended" if the transcript is new because of a suspension
-	Ends      error         // not nil: the turn was begun only to be ended, for this request or as GivenUpError, and no agent runs
-	Carries   Carries       // from earlier runs
-	Unheard   int           // with Ends: how many of its messages, the last, are steers of which no output tells
-	Continues string        // the ID of the first run that it goes on from; "": it begins anew
-	Keeps     int           // how many items of that run's output, and of those after it, stand
-	Resume    string        // the reason of the resume mark that the claim found, if any
-	ResumeAge time.Duration // the age of that mark, by Redis' clock
+	Reset     string  // "suspended" if the transcript is new because of a suspension
+	Ends      error   // not nil: the turn was begun only to be ended, for this request or as GivenUpError, and no agent runs
+	Carries   Carries // from earlier runs
+	Unheard   int     // with Ends: how many of its messages, the last, are steers of which no output tells
+	Continues string  // the ID of the first run that it goes on from; "": it begins anew
+	Keeps     int     // how many items of that run's output, and of those after it, stand
+	Resume    string  // the reason of the resume mark that the claim found, if any
 
 	// Dropped are the task IDs of messages that were dropped from a full queue and that the turn's
 	// note names: the newest, at most 50. Omitted counts the older ones.

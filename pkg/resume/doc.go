@@ -25,8 +25,8 @@
 //   - A turn that finishes deletes the record. /new, and a claim that begins another transcript,
 //     delete the mark and the suspension.
 //
-// Other programs write it with Mark, Clear and Suspend: for example a gateway that killed a turn.
-// These do not change the counter.
+// A worker reads it with Read, and makes its agent's note with Note. Other programs write it with Mark,
+// Clear and Suspend: for example a gateway that killed a turn. These do not change the counter.
 //
 // # Guarantees
 //

@@ -115,7 +115,7 @@ func (t *turnRun) recall(in *agent.Turn, resumed bool) error {
 		in.History = append(in.History, earlier.Entries...)
 	}
 	in.Note = resume.Note(resume.Facts{
-		Record:    resume.Record{Pending: t.Resume != "", Reason: t.Resume, Age: t.ResumeAge, MarkedAt: t.StartedAt.Add(-t.ResumeAge)},
+		Record:    stored.Mark,
 		Freshness: t.opts.resumeFreshness,
 		History:   in.History,
 		Dropped:   stored.Dropped,

@@ -12,7 +12,6 @@ import (
 	_ "turnstile/internal/protocol"
 	"turnstile/internal/redis/redisconn"
 	"turnstile/internal/redis/script"
-	_ "turnstile/pkg/resume"
 	"turnstile/test/acl"
 	"turnstile/test/expect"
 	"turnstile/test/redistest"

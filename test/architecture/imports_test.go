@@ -48,13 +48,13 @@ var rooms = []room{
 	{"internal/protocol/index", "pkg/session internal/redis/script internal/protocol/rediskey internal/protocol/scripts"},
 	{"internal/protocol/stream", "pkg/session internal/redis/script internal/protocol/rediskey internal/protocol/scripts"},
 	{"internal/protocol/deliveries", "internal/text/boundedjson internal/redis/redisconn internal/redis/script internal/protocol/rediskey internal/protocol/scripts internal/protocol/index internal/protocol/stream"},
-	{"internal/protocol", "internal/text/boundedjson pkg/session internal/redis/redisconn internal/redis/script internal/protocol/rediskey internal/protocol/lease internal/protocol/wire internal/protocol/agents internal/protocol/scripts internal/protocol/index internal/protocol/stream internal/protocol/deliveries"},
+	{"pkg/resume", "pkg/session internal/redis/script internal/protocol/rediskey"},
+	{"internal/protocol", "internal/text/boundedjson pkg/session internal/redis/redisconn internal/redis/script internal/protocol/rediskey internal/protocol/lease internal/protocol/wire internal/protocol/agents internal/protocol/scripts internal/protocol/index internal/protocol/stream internal/protocol/deliveries pkg/resume"},
 	{"internal/protocol/record", "internal/redis/redisconn pkg/session internal/redis/script internal/protocol/rediskey internal/protocol/agents internal/protocol"},
 	{"internal/protocol/recovery", "internal/redis/redisconn internal/protocol/rediskey internal/protocol/index internal/protocol/deliveries internal/protocol"},
 	{"internal/protocol/maintenance", "pkg/session internal/redis/redisconn internal/protocol/rediskey internal/protocol/wire internal/protocol/index internal/protocol/deliveries internal/protocol"},
-	// The lock and the marks.
+	// The lock.
 	{"pkg/lockguard", "internal/redis/redisconn internal/redis/script internal/protocol/rediskey internal/protocol/lease"},
-	{"pkg/resume", "pkg/session internal/redis/script internal/protocol/rediskey"},
 	// Agents: their interface, processes, directories, and adapters.
 	{"pkg/agent", "internal/text/frame pkg/session"},
 	{"internal/process/guardian", ""},

@@ -37,13 +37,13 @@
 -- EACH full
 --   s.prefix         of turn ids
 -- RETURNS
---   'turn' now:int fence:int sid entries:int dropped messages:message reset resume mark_age:ms agent carries began:int keeps:int ends unheard:int
+--   'turn' now:int fence:int sid entries:int dropped messages:message reset resume agent carries began:int keeps:int ends unheard:int
 --     entries: written so far; dropped: 'omitted omitted_told ids' or ''; resume: the reason of
---     the resume mark; mark_age: its age, ms; carries: what the turn's journal has, 'steps' or
+--     the resume mark; carries: what the turn's journal has, 'steps' or
 --     'entries'; began: the fence of the first run that this one goes on from, 0: none; keeps: how many items of its
 --     output stand; ends: 'stop', 'interrupt' or 'rollback' if the turn was claimed only to be ended like that, or why it
 --     is given up: no agent runs; unheard: how many of its messages, the last, are steers that no output has then.
---     The fast path leaves out the last nine: its turn's agent is the argument
+--     The fast path leaves out the last eight: its turn's agent is the argument
 --   'other' now:int agent missing:int   this worker does not run the session's agent. missing: 1 if
 --     no living worker runs it. Then the session's record says so; else nothing is written
 --   'held' left:int          ms
@@ -124,11 +124,10 @@ local ends, ending = ends_as(run)
 -- 1. The present owner keeps the session. A repeated claim returns the same result.
 local owner = call('GET', s.sentinel)
 if owner == s.token and run.token == s.token then
-  local at = tonumber(call('HGET', s.resume, 'marked_at')) or now
   local carries, began, keeps = carries_on(s, run.fence)
   local ids = cjson.decode(run.ids)
   return turn{now = now, fence = tonumber(run.fence), sid = run.sid, entries = entries, dropped = notes_record(s, record.dropped),
-    messages = message_records(s, ids, now), reset = of_turn(run, run.reset), resume = of_turn(run, run.resume), mark_age = now - at, agent = bound,
+    messages = message_records(s, ids, now), reset = of_turn(run, run.reset), resume = of_turn(run, run.resume), agent = bound,
     carries = carries, began = began, keeps = keeps, ends = ends, unheard = ends ~= '' and carries == '' and unheard(s, ids) or 0}
 end
 if owner then return held{left = call('PTTL', s.sentinel)} end
@@ -314,7 +313,7 @@ end
 -- 10. The transcript: a turn keeps its own. A suspended session begins a new one, under the same queue and lock. If only
 -- a crash suspended it, its interruptions are still counted: its message may be the one that kills
 -- workers.
-local reset, resumed, marked_at, dropped, rotated = '', '', mark.marked_at or now, record.dropped, (run.rotated or '') ~= '' and run.rotated
+local reset, resumed, dropped, rotated = '', '', record.dropped, (run.rotated or '') ~= '' and run.rotated
 local keeps_log = not ending and (turn or belongs(s, journal, first.id))
 if turn then sid = run.sid end
 if ends == '' and (mark.suspended or crashed and crash_suspends) then
@@ -362,5 +361,5 @@ if reset ~= '' then call('HSET', s.run, 'reset', fence .. ' ' .. reset) end
 if resumed ~= '' then call('HSET', s.run, 'resume', fence .. ' ' .. resumed) end
 local carries, began, keeps = carries_on(s, fence)
 return turn{now = now, fence = fence, sid = sid, entries = entries, dropped = notes_record(s, dropped), messages = messages,
-  reset = reset, resume = resumed, mark_age = now - marked_at, agent = bound, carries = carries, began = began, keeps = keeps, ends = ends,
+  reset = reset, resume = resumed, agent = bound, carries = carries, began = began, keeps = keeps, ends = ends,
   unheard = ends ~= '' and carries == '' and unheard(s, cjson.decode(ids)) or 0}

@@ -4,7 +4,6 @@ package scripts
 
 import (
 	_ "embed"
-	"time"
 
 	"turnstile/internal/redis/script"
 )
@@ -105,7 +104,6 @@ type ClaimResult struct {
 	Messages []Message
 	Reset    string
 	Resume   string
-	MarkAge  time.Duration
 	Carries  string
 	Began    int64
 	Keeps    int64
@@ -121,7 +119,7 @@ func readClaim(l script.Result) (r ClaimResult) {
 	case Other:
 		r.Now, r.Agent, r.Missing = l.Int(1), l.Text(2), l.Int(3)
 	case Turn:
-		r.Now, r.Fence, r.SID, r.Entries, r.Dropped, r.Messages, r.Reset, r.Resume, r.MarkAge, r.Agent, r.Carries, r.Began, r.Keeps, r.Ends, r.Unheard = l.Int(1), l.Int(2), l.Text(3), l.Int(4), l.Text(5), records(l.List(6), readMessage), l.Text(7), l.Text(8), l.Millis(9), l.Text(10), l.Text(11), l.Int(12), l.Int(13), l.Text(14), l.Int(15)
+		r.Now, r.Fence, r.SID, r.Entries, r.Dropped, r.Messages, r.Reset, r.Resume, r.Agent, r.Carries, r.Began, r.Keeps, r.Ends, r.Unheard = l.Int(1), l.Int(2), l.Text(3), l.Int(4), l.Text(5), records(l.List(6), readMessage), l.Text(7), l.Text(8), l.Text(9), l.Text(10), l.Int(11), l.Int(12), l.Text(13), l.Int(14)
 	case Wait:
 		r.At = l.Int(1)
 	}

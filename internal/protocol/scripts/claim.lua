@@ -38,13 +38,13 @@
 -- EACH
 --   s.prefix         of turn ids
 -- RETURNS
---   'turn' now:int fence:int sid entries:int dropped messages:message reset resume mark_age:ms agent carries began:int keeps:int ends unheard:int
+--   'turn' now:int fence:int sid entries:int dropped messages:message reset resume agent carries began:int keeps:int ends unheard:int
 --     entries: written so far; dropped: 'omitted omitted_told ids' or ''; resume: the reason of
---     the resume mark; mark_age: its age, ms; carries: what the turn's journal has, 'steps' or
+--     the resume mark; carries: what the turn's journal has, 'steps' or
 --     'entries'; began: the fence of the first run that this one goes on from, 0: none; keeps: how many items of its
 --     output stand; ends: 'stop', 'interrupt' or 'rollback' if the turn was claimed only to be ended like that, or why it
 --     is given up: no agent runs; unheard: how many of its messages, the last, are steers that no output has then.
---     The fast path leaves out the last nine: its turn's agent is the argument
+--     The fast path leaves out the last eight: its turn's agent is the argument
 --   'other' now:int agent missing:int   this worker does not run the session's agent. missing: 1 if
 --     no living worker runs it. Then the session's record says so; else nothing is written
 --   'held' left:int          ms
@@ -891,10 +891,9 @@ local ends, ending = ends_as(run)
 -- 1. The present owner keeps the session. A repeated claim returns the same result.
 local owner = call('GET', s_sentinel)
 if owner == s_token and run.token == s_token then
-  local at = tonumber(call('HGET', s_resume, 'marked_at')) or now
   local carries, began, keeps = carries_on(s_journal, run.fence)
   local ids = cjson.decode(run.ids)
-  return {'turn', now, tonumber(run.fence), run.sid, entries, notes_record(s_record, record_dropped), message_records(s_longest, s_task, ids, now), of_turn(run, run.reset), of_turn(run, run.resume), now - at, bound, carries, began, keeps, ends, ends ~= '' and carries == '' and unheard(s_task, ids) or 0}
+  return {'turn', now, tonumber(run.fence), run.sid, entries, notes_record(s_record, record_dropped), message_records(s_longest, s_task, ids, now), of_turn(run, run.reset), of_turn(run, run.resume), bound, carries, began, keeps, ends, ends ~= '' and carries == '' and unheard(s_task, ids) or 0}
 end
 if owner then return {'held', call('PTTL', s_sentinel)} end
 
@@ -1079,7 +1078,7 @@ end
 -- 10. The transcript: a turn keeps its own. A suspended session begins a new one, under the same queue and lock. If only
 -- a crash suspended it, its interruptions are still counted: its message may be the one that kills
 -- workers.
-local reset, resumed, marked_at, dropped, rotated = '', '', mark.marked_at or now, record_dropped, (run.rotated or '') ~= '' and run.rotated
+local reset, resumed, dropped, rotated = '', '', record_dropped, (run.rotated or '') ~= '' and run.rotated
 local keeps_log = not ending and (turn or belongs(s_task, journal, first.id))
 if turn then sid = run.sid end
 if ends == '' and (mark.suspended or crashed and crash_suspends) then
@@ -1126,4 +1125,4 @@ end
 if reset ~= '' then call('HSET', s_run, 'reset', fence .. ' ' .. reset) end
 if resumed ~= '' then call('HSET', s_run, 'resume', fence .. ' ' .. resumed) end
 local carries, began, keeps = carries_on(s_journal, fence)
-return {'turn', now, fence, sid, entries, notes_record(s_record, dropped), messages, reset, resumed, now - marked_at, bound, carries, began, keeps, ends, ends ~= '' and carries == '' and unheard(s_task, cjson.decode(ids)) or 0}
+return {'turn', now, fence, sid, entries, notes_record(s_record, dropped), messages, reset, resumed, bound, carries, began, keeps, ends, ends ~= '' and carries == '' and unheard(s_task, cjson.decode(ids)) or 0}

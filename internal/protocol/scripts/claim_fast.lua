@@ -25,13 +25,13 @@
 --   fresh_sid        a fresh transcript id
 --   agent            for a session that has none yet, by its key
 -- RETURNS
---   'turn' now:int fence:int sid entries:int dropped messages:message reset resume mark_age:ms agent carries began:int keeps:int ends unheard:int
+--   'turn' now:int fence:int sid entries:int dropped messages:message reset resume agent carries began:int keeps:int ends unheard:int
 --     entries: written so far; dropped: 'omitted omitted_told ids' or ''; resume: the reason of
---     the resume mark; mark_age: its age, ms; carries: what the turn's journal has, 'steps' or
+--     the resume mark; carries: what the turn's journal has, 'steps' or
 --     'entries'; began: the fence of the first run that this one goes on from, 0: none; keeps: how many items of its
 --     output stand; ends: 'stop', 'interrupt' or 'rollback' if the turn was claimed only to be ended like that, or why it
 --     is given up: no agent runs; unheard: how many of its messages, the last, are steers that no output has then.
---     The fast path leaves out the last nine: its turn's agent is the argument
+--     The fast path leaves out the last eight: its turn's agent is the argument
 --   'other' now:int agent missing:int   this worker does not run the session's agent. missing: 1 if
 --     no living worker runs it. Then the session's record says so; else nothing is written
 --   'held' left:int          ms
