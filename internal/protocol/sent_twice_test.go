@@ -94,10 +94,9 @@ func timeless(script string, v any) string {
 	case "claim":
 		blank(a, 1)
 		messages(6)
-		if len(a) > 14 && a[8] == "" && a[11] == "" && a[14] == "" {
-			a = without(a, 7, "", "", a[9], a[10], "", int64(0), int64(0), "", int64(0))
+		if len(a) > 13 && a[8] == "" && a[10] == "" && a[13] == "" {
+			a = without(a, 7, "", "", a[9], "", int64(0), int64(0), "", int64(0))
 		}
-		blank(a, 9)
 	case "steer":
 		messages(1)
 	case "finish":

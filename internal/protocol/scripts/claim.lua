@@ -638,8 +638,8 @@ local function interrupt(mark, fence, reason, now, stuck_limit, progressed, star
 end
 
 -- leased(s, id, now) returns until when (ms) a stock asynq.Server works on an active task, or
--- false. asynq's dequeue deletes pending_since, and a claim keeps it. A task that asynqmon's Run
--- put into the queue never has it, but a claim's lease on such a task ends with the sentinel,
+-- false. asynq's dequeue deletes pending_since, and a claim keeps it. A dead letter that asynqmon's Run
+-- put into the queue does not have it, but a claim's lease on such a task ends with the sentinel,
 -- unless the sentinel is deleted by hand.
 local function leased(s_lease, s_task, id, now)
   local score = call('ZSCORE', s_lease, id)

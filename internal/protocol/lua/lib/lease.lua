@@ -5,8 +5,8 @@
 local function lease_end(now, ttl) return int(math.floor((now + ttl) / 1000)) end
 
 -- leased(s, id, now) returns until when (ms) a stock asynq.Server works on an active task, or
--- false. asynq's dequeue deletes pending_since, and a claim keeps it. A task that asynqmon's Run
--- put into the queue never has it, but a claim's lease on such a task ends with the sentinel,
+-- false. asynq's dequeue deletes pending_since, and a claim keeps it. A dead letter that asynqmon's Run
+-- put into the queue does not have it, but a claim's lease on such a task ends with the sentinel,
 -- unless the sentinel is deleted by hand.
 local function leased(s, id, now)
   local score = call('ZSCORE', s.lease, id)
