@@ -255,10 +255,8 @@ func TestEventsTrimmedAfterAPurge(t *testing.T) {
 			noteEvent(b, h, "first")
 			seen, _ := eventsAfter(b, ids[1], 2)
 			expect.List(t, "nothing is trimmed yet", seen, "turn_started", "thought first")
-			for range 30 {
-				for range 20 {
-					noteEvent(b, h, strings.Repeat("x", 3000))
-				}
+			for range 600 {
+				noteEvent(b, h, strings.Repeat("x", 3000))
 			}
 			seen, _ = eventsAfter(b, ids[1], 1)
 			expect.List(t, "trimmed", seen, "gap")

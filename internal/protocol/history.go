@@ -51,8 +51,8 @@ type History struct {
 }
 
 // History reads the turn's history. It takes one round trip, one more for every further 2 MiB of
-// transcript, one for dropped messages, one for a resume mark, and some for a journal. It repeats a read while the error may pass and the
-// lease lasts.
+// transcript, one for dropped messages, one for a resume mark, and some for a journal. It repeats a read while the
+// error may pass and the lease lasts.
 func (c *Claim) History(ctx context.Context) (History, error) {
 	turn, size := c.Turn(), c.consumer.historyPage()
 	var p historyReads

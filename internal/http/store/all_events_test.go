@@ -84,7 +84,7 @@ func TestAllEventsOfAnOldMessage(t *testing.T) {
 }
 
 // A reader that comes back after the events of an idle session were purged learns that they are gone, also of a session
-// that began while it was away. One that was away since then misses nothing of the next turn.
+// that began while it was away. A reader that was away only since the purge has no gap.
 func TestAllEventsAfterAPurge(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

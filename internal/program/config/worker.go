@@ -37,7 +37,7 @@ type Worker struct {
 
 	MaxAttempts   int                `env:"TURNSTILE_MAX_ATTEMPTS" envDefault:"3" unit:"attempts" agree:"value" help:"How often a message is tried if its turn fails in a way that may be retried. After that it becomes a dead letter."`
 	RetryBackoff  time.Duration      `env:"TURNSTILE_RETRY_BACKOFF" envDefault:"1s" unit:"duration" agree:"value" help:"How long the first retry waits. Each further one waits twice as long, with jitter."`
-	Retention     time.Duration      `env:"TURNSTILE_RETENTION" envDefault:"1h" unit:"duration" agree:"value" help:"How long the result of a finished message is kept, and a session's events after its last one, these for at least 5m. 0: no results, and enqueue --wait on a duplicate finds nothing."`
+	Retention     time.Duration      `env:"TURNSTILE_RETENTION" envDefault:"1h" unit:"duration" agree:"value" help:"How long the result of a finished message and the events of an idle session are kept, events at least 5m. 0: no results, so enqueue --wait on a duplicate finds nothing."`
 	BusyMode      session.Mode       `env:"TURNSTILE_BUSY_MODE" envDefault:"queue" unit:"queue, collect, steer, interrupt, rollback, reject" agree:"value" help:"The mode of a message for a busy session, if neither the message nor the session has one."`
 	FollowupCap   int                `env:"TURNSTILE_FOLLOWUP_CAP" envDefault:"100" unit:"messages" agree:"value" help:"The number of messages that may wait in one session while a turn runs."`
 	FollowupDrop  session.DropPolicy `env:"TURNSTILE_FOLLOWUP_DROP" envDefault:"new" unit:"new, old, summarize" agree:"value" help:"The policy beyond that cap. new: the new message is refused. old: the oldest becomes a dead letter. summarize: the same, and the next turn gets a note."`

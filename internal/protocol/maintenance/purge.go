@@ -58,6 +58,7 @@ func (m *Maintenance) Purge(ctx context.Context) (deleted int, err error) {
 	return deleted, errors.Join(err, failed)
 }
 
+// quiet is for how long a session must have had no event before its events are deleted.
 func (m *Maintenance) quiet() time.Duration { return max(m.cfg.Retention, eventsLeast) }
 
 // withOld returns the sessions that may have something to purge. Most have nothing, and a count is

@@ -607,7 +607,8 @@ if new and after ~= '' then
 end
 if new then waiting = waiting + 1 end
 
--- 5. Whether there is a turn, and the message's mode. A turn without an owner is parked, or its owner died.
+-- 5. Whether there is a turn, and the message's mode. A turn without an owner is parked, or its owner died. If
+-- its messages were deleted, nothing is left to wait for.
 local owner = call('GET', s_sentinel)
 local ownerless = (not owner or owner == IN_DOUBT) and begun(run) and call('EXISTS', s_active) == 1
 local parked = ownerless and run.phase == 'parked'

@@ -110,8 +110,8 @@ func lastEvent(ctx context.Context, rdb redis.UniversalClient, sessionKey, end s
 	return id, nil
 }
 
-// Gone returns the ID of the last event that purge has deleted of a session, and its time in ms, from run's field of this name.
-// "": none.
+// Gone reads the field gone of a run record: the ID of the last event that purge has deleted, and its time in ms. "":
+// purge has deleted none.
 func Gone(field string) (id string, at int64) {
 	var entry string
 	var events, most int
