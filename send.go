@@ -217,7 +217,7 @@ func (s *Session) receipt(id string, a protocol.Accepted) (Receipt, error) {
 	r := Receipt{Session: s.key, ID: id, State: session.MessagePending, Duplicate: a.Duplicate}
 	if why := refusals[a.State]; why != nil && !a.Duplicate {
 		if a.State == "busy" && a.N > 0 {
-			why = fmt.Errorf("%w, which goes on at %s and which /stop ends", why, time.UnixMilli(a.N).UTC().Format(time.TimeOnly+" MST"))
+			why = fmt.Errorf("%w; its next attempt is at %s, and /stop ends it", why, time.UnixMilli(a.N).UTC().Format(time.TimeOnly+" MST"))
 		}
 		return Receipt{}, s.refusal(id, why)
 	}

@@ -7,6 +7,7 @@ import (
 	"net"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -51,6 +52,34 @@ func TestRefusals(t *testing.T) {
 	for b.Finish(h) {
 	}
 	expect.Equal(t, "now", b.Say("no", session.ModeReject).Status, receipt.Accepted)
+}
+
+// A sender that a parked turn refuses learns when the turn tries again, and what ends it. A turn that waits for a
+// decision has no such time.
+func TestRefusedByAParkedTurn(t *testing.T) {
+	t.Parallel()
+	for name, asks := range map[string]bool{"tries again": false, "asks": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := actors.NewBench(t)
+			b.Say("a")
+			h := b.Start()
+			p := protocol.Parking{Failed: errors.New("no"), Wait: time.Hour}
+			if asks {
+				_, err := h.AskFor(b.Ctx, "pay", session.Question{Name: "pay"})
+				expect.OK(t, err)
+				p = protocol.Parking{Question: 1, Wait: time.Hour}
+			}
+			expect.OK(t, h.Park(b.Ctx, p))
+			_, err := b.Chat().Send(b.Ctx, turnstile.Message{ID: "no", Text: "no", Mode: session.ModeReject})
+			want := fmt.Sprintf("message no of %s was refused: %v", actors.Key, session.ErrBusy)
+			if !asks {
+				want += "; its next attempt is at " + b.Info().Until.UTC().Format("15:04:05 UTC") + ", and /stop ends it"
+			}
+			expect.Equal(t, "error", fmt.Sprint(err), want)
+			expect.Equal(t, "busy", errors.Is(err, session.ErrBusy), true)
+		})
+	}
 }
 
 // Refusals leave nothing that grows, however long the turn.

@@ -42,8 +42,8 @@ func (s *Session) Stop(ctx context.Context) (stopped session.Stopped, err error)
 			continue
 		}
 		stopped = session.Stopped{Phase: session.Phase(found.Phase), Fence: found.Fence, Dropped: found.Dropped}
-		if found.Phase == string(session.PhaseParked) {
-			_ = index.ListAndWake(ctx, rdb, s.key, now, 0) // the due index or the sweep has the session
+		if found.Wake {
+			_ = index.ListAndWake(ctx, rdb, s.key, now, 0) // the due index, reap or the sweep has the session
 		}
 		if !found.More {
 			if stopped.Dropped > 0 {

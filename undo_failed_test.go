@@ -2,8 +2,10 @@ package turnstile_test
 
 import (
 	"encoding/json"
+	"errors"
 	"slices"
 	"testing"
+	"time"
 
 	"turnstile/internal/protocol"
 	"turnstile/pkg/session"
@@ -92,7 +94,7 @@ func TestB75_StoppedWithItsQueue(t *testing.T) {
 	b.Replies("/retry", "Running again: waiting")
 }
 
-// A message that was given up after its worker's death is run again by /retry, and not the turn before it.
+// A message that was given up after its workers' deaths, and has no entries, is run again by /retry, and not the turn before it.
 func TestB75_GivenUp(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t, func(c *protocol.Config) { c.StuckLimit = 1 })
@@ -103,6 +105,7 @@ func TestB75_GivenUp(t *testing.T) {
 	b.Renew(h)
 	b.Die()
 	b.Doubt()
+	b.EndDies()
 	b.ClaimNothing("it is given up")
 	expect.Equal(t, "dead letters", len(b.Dead(actors.Key)), 1)
 	b.Replies("/undo", "/retry runs it again")
@@ -110,6 +113,21 @@ func TestB75_GivenUp(t *testing.T) {
 	expect.Equal(t, "dead letters then", len(b.Dead(actors.Key)), 0)
 	b.Drain()
 	expect.List(t, "the new transcript", b.Transcript(b.Info().TranscriptID), "bad", "re: bad")
+}
+
+// So is one whose turn a newer message ended: not the turn before it.
+func TestB75_InterruptedAndItsEndDied(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t)
+	b.Say("good")
+	b.Drain()
+	b.Say("bad")
+	expect.OK(t, b.Start().Park(b.Ctx, protocol.Parking{Failed: errors.New("no"), Wait: time.Hour}))
+	b.Say("newer", session.ModeInterrupt)
+	b.EndDies()
+	expect.OK(t, b.Chat().CancelTurn(b.Ctx, "newer"))
+	b.ClaimNothing("all has ended")
+	b.Replies("/retry", "Running again: bad")
 }
 
 // The steps of a message that /retry runs again have the same idempotency keys, as after /resume.

@@ -101,11 +101,12 @@ func TestB75_NotOfTheTurnBefore(t *testing.T) {
 			b.Replies("/stop", "1 waiting")
 			b.Finish(h)
 		},
-		"its workers died": func(b *actors.Bench) {
+		"its workers died, also at its end": func(b *actors.Bench) {
 			b.Say("bad")
 			b.Start()
 			b.Replies("/stop", "Stopping")
 			b.Die()
+			b.EndDies()
 			b.ClaimNothing("it was stopped")
 		},
 		"too long": func(b *actors.Bench) {

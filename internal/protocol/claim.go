@@ -26,8 +26,8 @@ import (
 // It leaves out sessions that are owned, paused or empty. Those that wait for a time go into the
 // due index. A claim lasts while parent does and its lease is renewed.
 //
-// On an error, the sessions without a claim are back in the ready index, except for those that
-// Redis refuses to read (ErrBroken): reap finds these in time. Then call Unclaim: Redis may have
+// On an error, the sessions without a claim are back in the ready index, except for those of a NotWokenError, and
+// those that Redis refuses to read (ErrBroken): reap finds these in time. Then call Unclaim: Redis may have
 // carried out a claim and its reply was lost.
 func (c *Consumer) Claim(parent context.Context, sessions []string) ([]*Claim, error) {
 	sent := time.Now()
@@ -73,7 +73,8 @@ func (c *Consumer) Claim(parent context.Context, sessions []string) ([]*Claim, e
 			case scripts.Turn:
 				claim.lease = lease.New(parent, sent, c.cfg.SentinelTTL)
 				claim.begin(sent, r)
-				claim.turn.Reset, claim.turn.Resume, claim.turn.Carries, claim.turn.Ends, claim.turn.Unheard = r.Reset, r.Resume, Carries(r.Carries), endsOf(r.Ends), int(r.Unheard)
+				claim.turn.Reset, claim.turn.Resume, claim.turn.Carries, claim.turn.Ends = r.Reset, r.Resume, Carries(r.Carries), endsOf(r.Ends)
+				claim.turn.Throttled, _ = strconv.Atoi(r.Throttled)
 				if r.Began > 0 {
 					claim.turn.Continues, claim.turn.Keeps = claim.prefix+strconv.FormatInt(r.Began, 10), int(r.Keeps)
 					claim.keeps = claim.turn.Keeps
@@ -88,7 +89,9 @@ func (c *Consumer) Claim(parent context.Context, sessions []string) ([]*Claim, e
 			case scripts.Wait:
 				waiting = append(waiting, index.WakeUp{Session: claim.session, At: r.At})
 			case scripts.Again:
-				again = append(again, claim.session)
+				if again = append(again, claim.session); r.Dead > 0 { // if it fails, the sweep lists it
+					_ = index.NeedAttention(parent, c.rdb, r.Dead, claim.session)
+				}
 			}
 		}
 	}
@@ -97,8 +100,7 @@ func (c *Consumer) Claim(parent context.Context, sessions []string) ([]*Claim, e
 		failed = fmt.Errorf("put sessions into the owned index before their claim: %w", err)
 	}
 	if calls == nil && err != nil {
-		_ = c.PutBack(parent, sessions) // if it fails, reap finds them
-		return nil, failed
+		return nil, errors.Join(failed, c.PutBack(parent, sessions))
 	}
 	readResults(attempts, calls)
 	if rest := special; len(rest) > 0 {
@@ -111,12 +113,12 @@ func (c *Consumer) Claim(parent context.Context, sessions []string) ([]*Claim, e
 	if len(waiting) > 0 {
 		if err := index.Wake(parent, c.rdb, 0, 0, waiting...); err != nil {
 			failed = errors.Join(failed, err)
+			for _, up := range waiting {
+				again = append(again, up.Session)
+			}
 		}
 	}
-	if len(again) > 0 {
-		_ = c.PutBack(parent, again) // if it fails, reap finds them
-	}
-	return claims, failed
+	return claims, errors.Join(failed, c.PutBack(parent, again))
 }
 
 // ErrBroken is wrapped by Claim's error about a session with a key that Redis refuses to read or

@@ -302,20 +302,23 @@ func once(most int, f func(name string)) func(name string) {
 	}
 }
 
-// PutBack returns popped sessions to the ready index.
+// PutBack returns popped sessions to the ready index. Its error is a NotWokenError.
 func (c *Consumer) PutBack(ctx context.Context, sessions []string) error {
 	if len(sessions) == 0 {
 		return nil
 	}
 	now, err := c.rdb.Time(ctx).Result()
+	if err == nil {
+		ups := make([]index.WakeUp, len(sessions))
+		for i, s := range sessions {
+			ups[i].Session = s
+		}
+		err = index.Wake(ctx, c.rdb, now.UnixMilli(), c.cfg.Grace(), ups...)
+	}
 	if err != nil {
-		return err
+		return &NotWokenError{sessions, err}
 	}
-	ups := make([]index.WakeUp, len(sessions))
-	for i, s := range sessions {
-		ups[i].Session = s
-	}
-	return index.Wake(ctx, c.rdb, now.UnixMilli(), c.cfg.Grace(), ups...)
+	return nil
 }
 
 // OthersWait reports whether sessions wait for a free worker.

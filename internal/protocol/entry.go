@@ -53,19 +53,26 @@ func (c *Consumer) bounded(entries []session.Entry) []session.Entry {
 		if &short[0] == &entries[0] { // copy once: the caller keeps its entries
 			short = append([]session.Entry(nil), entries...)
 		}
+		if e.Sent != nil { // what no reader sees goes first
+			e.Sent = nil
+			if text, err := marshal(e); err == nil && len(text) <= most {
+				short[i] = e
+				continue
+			}
+		}
 		short[i] = shortened(e, most)
 	}
 	return short
 }
 
 // atMost is an upper bound of an entry's stored length: JSON writes a byte with at most six. Few
-// entries have what a program brought: those are measured.
+// entries have what a program brought or a model's server sent: those are measured.
 func atMost(e session.Entry) int {
 	n := 1024 + 6*len(e.Text)
 	if t := e.Tool; t != nil {
 		n += 6*(len(t.Name)+len(t.CallID)+len(t.Error)) + 2*(len(t.Input)+len(t.Output))
 	}
-	if e.Brought != nil {
+	if e.Brought != nil || e.Sent != nil {
 		return math.MaxInt
 	}
 	for name, value := range e.Meta {

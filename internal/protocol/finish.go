@@ -3,7 +3,6 @@ package protocol
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -199,10 +198,20 @@ func (c *Claim) written(end End) (w written, err error) {
 	return w, nil
 }
 
-// ErrNotWoken is wrapped by errors of Finish, Park, GiveBack and Survive after the move was carried
-// out: the turn ended and the sentinel is released, but the session has waiting messages and could
-// not be woken. PutBack wakes it; otherwise reap or the sweep finds it.
-var ErrNotWoken = errors.New("the session was not woken for its waiting messages")
+// NotWokenError has sessions that nobody owns, have waiting messages, and could not be put into the ready or the due
+// index: a move was carried out and released one, or they were popped and not claimed. PutBack wakes them; otherwise
+// reap or the sweep finds them.
+type NotWokenError struct {
+	Sessions []string
+	Err      error
+}
+
+func (e *NotWokenError) Error() string {
+	some := e.Sessions[:min(len(e.Sessions), 3)]
+	return fmt.Sprintf("not woken for waiting messages: %s (%d in all): %v", strings.Join(some, ", "), len(e.Sessions), e.Err)
+}
+
+func (e *NotWokenError) Unwrap() error { return e.Err }
 
 // released ends the claim, and wakes the session if it can be claimed again, now or later.
 func (c *Claim) released(ctx context.Context, now, at int64) error {
@@ -213,7 +222,7 @@ func (c *Claim) released(ctx context.Context, now, at int64) error {
 	// The lease's own context has just ended.
 	ctx = context.WithoutCancel(ctx)
 	if err := index.Wake(ctx, c.consumer.rdb, now, c.consumer.cfg.Grace(), index.WakeUp{Session: c.session, At: at}); err != nil {
-		return fmt.Errorf("released %s: %w: %w", c.session, ErrNotWoken, err)
+		return &NotWokenError{[]string{c.session}, err}
 	}
 	return nil
 }

@@ -26,6 +26,9 @@ type Parking struct {
 	// neither an attempt nor an interruption.
 	Question int
 
+	// Throttled: a provider of the agent asks for Wait. That is neither an attempt nor an interruption.
+	Throttled bool
+
 	// Key is the key of the wait whose end followers are shown to wait for; "": the user's decision.
 	Key string
 }
@@ -48,6 +51,8 @@ func (c *Claim) Park(ctx context.Context, p Parking) error {
 	case p.Question != 0:
 		p.Wait = max(min(p.Wait, ParkMost, cfg.TranscriptTTL/2), time.Millisecond)
 		question, e.Reason, e.Name = strconv.Itoa(p.Question), session.ReasonParked, p.Key
+	case p.Throttled:
+		e.Reason, e.RetryIn = session.ReasonThrottled, session.Millis(p.Wait)
 	default:
 		e.Reason = p.Interrupted
 	}
@@ -66,7 +71,7 @@ func (c *Claim) Park(ctx context.Context, p Parking) error {
 		Prefixes: scripts.PrefixesOf(c.session), Owner: o, Stream: c.consumer.stream,
 		Wait: p.Wait.Milliseconds(), Attempts: attempts, Why: CutText(why, failureMost), Event: event, Start: start,
 		JournalTTL: cfg.TranscriptTTL.Milliseconds(), Reason: p.Interrupted, StuckLimit: int64(cfg.StuckLimit), Age: cfg.Age().Milliseconds(), Progressed: c.hasProgressed(),
-		Waits: question, IDs: taskIDs(parts),
+		Waits: question, Throttled: p.Throttled, IDs: taskIDs(parts),
 	})
 	if err != nil {
 		return err

@@ -66,6 +66,35 @@ func TestParkedTurnIsNotOvertaken(t *testing.T) {
 	expect.Equal(t, "the next one runs under the same claim", b.Finish(h), true)
 }
 
+// A wait for a provider is neither an attempt nor an interruption. It is counted for the turn, also after its worker's
+// death, and not for the next one.
+func TestWaitsForAProviderAreCounted(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t)
+	b.SayAll("now", "next")
+	throttled := func(h *protocol.Claim, times int) {
+		t.Helper()
+		turn := h.Turn()
+		if turn.Message.ID != "now" || turn.Throttled != times || turn.Attempt != 1 || turn.Redelivered != 0 && times < 2 {
+			t.Errorf("the turn: %+v", turn)
+		}
+	}
+	for times := range 2 {
+		h := b.Start()
+		throttled(h, times)
+		expect.OK(t, h.Park(b.Ctx, protocol.Parking{Throttled: true}))
+	}
+	throttled(b.Start(), 2)
+	b.Redis.Del(b.Ctx, b.Keys.Sentinel()) // its worker dies
+	h := b.Start()
+	throttled(h, 2)
+	expect.Equal(t, "interruptions", b.Redis.HGet(b.Ctx, b.Keys.Resume(), "interruptions").Val(), "1")
+	expect.Equal(t, "the next one runs under the same claim", b.Finish(h), true)
+	expect.Equal(t, "waits of the next turn", h.Turn().Throttled, 0)
+	expect.OK(t, h.Park(b.Ctx, protocol.Parking{Interrupted: "drain"}))
+	expect.Equal(t, "waits of its next run", b.Start().Turn().Throttled, 0)
+}
+
 // The end of a turn without an owner is requested as that of a running one, and a worker ends it at once, with what it
 // has done.
 func TestTurnWithoutAnOwnerIsEnded(t *testing.T) {
@@ -76,8 +105,8 @@ func TestTurnWithoutAnOwnerIsEnded(t *testing.T) {
 		kept   bool // its work is in the transcript
 		next   string
 	}{
-		"stop":      {func(b *actors.Bench) error { _, err := b.Chat().Stop(b.Ctx); return err }, session.StatusStopped, false, ""},
-		"cancel":    {func(b *actors.Bench) error { return b.Chat().CancelTurn(b.Ctx, "now") }, session.StatusStopped, false, "next"},
+		"stop":      {func(b *actors.Bench) error { _, err := b.Chat().Stop(b.Ctx); return err }, session.StatusStopped, true, ""},
+		"cancel":    {func(b *actors.Bench) error { return b.Chat().CancelTurn(b.Ctx, "now") }, session.StatusStopped, true, "next"},
 		"interrupt": {func(b *actors.Bench) error { b.Say("new", session.ModeInterrupt); return nil }, session.StatusInterrupted, true, "new"},
 		"rollback":  {func(b *actors.Bench) error { b.Say("new", session.ModeRollback); return nil }, session.StatusInterrupted, false, "new"},
 	} {
@@ -94,7 +123,7 @@ func TestTurnWithoutAnOwnerIsEnded(t *testing.T) {
 				leave(b)
 				b.Pop()
 				expect.OK(t, c.ask(b))
-				if b.DoubtEnds(); how == "parked" {
+				if b.DoubtEnds(); how != "in doubt" {
 					expect.Equal(t, "a worker is woken", b.IsIn(rediskey.Ready, actors.Key), true)
 				}
 				if c.next == "" {

@@ -3,6 +3,7 @@ package protocol_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -14,17 +15,18 @@ import (
 	"turnstile/test/expect"
 )
 
-// A turn that is only to end keeps its log as long as nobody has died while it ended it. If somebody has, nobody reads
-// it again.
+// claimed claims the session. The turn may be one that is only to end.
+func claimed(b *actors.Bench) *protocol.Claim {
+	b.Helper()
+	claims, err := b.Worker.Claim(b.Ctx, []string{actors.Key})
+	expect.OK(b, err)
+	expect.Equal(b, "claims", len(claims), 1)
+	return claims[0]
+}
+
+// A turn that is only to end keeps its log as long as nobody has died while it ended it.
 func TestEndingKeepsTheLog(t *testing.T) {
 	t.Parallel()
-	claim := func(b *actors.Bench) *protocol.Claim {
-		b.Helper()
-		claims, err := b.Worker.Claim(b.Ctx, []string{actors.Key})
-		expect.OK(b, err)
-		expect.Equal(b, "claims", len(claims), 1)
-		return claims[0]
-	}
 	for name, c := range map[string]struct {
 		between func(b *actors.Bench)
 		want    protocol.Carries
@@ -35,11 +37,10 @@ func TestEndingKeepsTheLog(t *testing.T) {
 			expect.OK(b, b.Worker.Unclaim(b.Ctx))
 		}, protocol.CarriesSteps},
 		"its owner lost the lease and lives": {func(b *actors.Bench) {
-			h := claim(b)
+			h := claimed(b)
 			b.Renew(h)
 			expect.OK(b, h.Survive(b.Ctx))
 		}, protocol.CarriesSteps},
-		"its owner died": {func(b *actors.Bench) { b.Renew(claim(b)); b.Die() }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -47,7 +48,7 @@ func TestEndingKeepsTheLog(t *testing.T) {
 			parked(b, time.Hour)
 			expect.OK(t, b.Chat().CancelTurn(b.Ctx, "now"))
 			c.between(b)
-			h := claim(b)
+			h := claimed(b)
 			expect.Equal(t, "it ends", h.Turn().Ends, protocol.ErrStopRequested)
 			expect.Equal(t, "carries", h.Turn().Carries, c.want)
 			_, err := actors.EndUnrun(b.Ctx, h)
@@ -56,6 +57,95 @@ func TestEndingKeepsTheLog(t *testing.T) {
 			expect.List(t, "then", b.Drain(), "next")
 		})
 	}
+}
+
+// A turn whose worker died when it was to end it is ended by the next claim: what killed the worker may be in the log.
+func TestEndingThatDied(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[session.Mode]struct {
+		status session.Status
+		why    string
+	}{
+		"cancel":              {session.StatusStopped, "stopped by user"},
+		session.ModeInterrupt: {session.StatusInterrupted, "interrupted by a newer message"},
+		session.ModeRollback:  {session.StatusInterrupted, "rolled back by a newer message"},
+	} {
+		t.Run(string(name), func(t *testing.T) {
+			t.Parallel()
+			b := actors.NewBench(t)
+			parked(b, time.Hour)
+			if name == "cancel" {
+				expect.OK(t, b.Chat().CancelTurn(b.Ctx, "now"))
+			} else {
+				b.Say("newer", name)
+			}
+			h := claimed(b)
+			b.Renew(h)
+			b.Die()
+			b.Doubt()
+			runs := []string{"newer", "next"}
+			if name == "cancel" {
+				runs = runs[1:]
+			}
+			expect.List(t, "then run", b.Drain(), runs...)
+			end := b.Outcome("now")
+			expect.Equal(t, "its end", string(end.Status)+": "+end.Error, string(want.status)+": "+want.why)
+			expect.Equal(t, "its turn", end.Turn+" "+end.Continues, h.Turn().ID+" "+h.Turn().Continues)
+			if b.Redis.Exists(b.Ctx, b.Keys.Journal()).Val() != 0 {
+				t.Error("the log stays")
+			}
+			expect.Equal(t, "its work is kept", slices.Contains(b.Transcript(b.Info().TranscriptID), "item"), false)
+			expect.Equal(t, "an operator sees it", b.IsIn(rediskey.Attention, actors.Key), true)
+		})
+	}
+}
+
+// A steer of which no output tells runs also if the end of its turn died. After a stop it does not.
+func TestSteerOfAnEndThatDied(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		ask  func(b *actors.Bench)
+		runs []string
+	}{
+		"interrupt": {func(b *actors.Bench) { b.Say("now", session.ModeInterrupt) }, []string{"now", "steer1", "steer2"}},
+		"stop":      {func(b *actors.Bench) { b.Command("/stop") }, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := actors.NewBench(t)
+			b.Say("a")
+			h := b.Start()
+			b.Say("steer1", session.ModeSteer)
+			b.Say("steer2", session.ModeSteer)
+			_, err := h.Steer(b.Ctx)
+			expect.OK(t, err)
+			expect.OK(t, h.Park(b.Ctx, protocol.Parking{Failed: errors.New("x"), Wait: time.Hour}))
+			c.ask(b)
+			b.EndDies()
+			expect.List(t, "runs", b.Drain(), c.runs...)
+			expect.Equal(t, "dead letters", len(b.Dead(actors.Key)), 3-max(len(c.runs)-1, 0))
+		})
+	}
+}
+
+// What an end that died cannot read keeps it from ending anything.
+func TestEndingThatDiedWithALock(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t)
+	parked(b, time.Hour)
+	lock := b.Keys.Task("lock") // of a wrong type
+	expect.OK(t, b.Redis.HSet(b.Ctx, lock, "a", "b").Err())
+	expect.OK(t, b.Redis.HSet(b.Ctx, b.Keys.Task(b.Task("now")), "unique_key", lock).Err())
+	expect.OK(t, b.Chat().CancelTurn(b.Ctx, "now"))
+	b.EndDies()
+	was := b.Dump()
+	if _, err := b.Worker.Claim(b.Ctx, []string{actors.Key}); !errors.Is(err, protocol.ErrBroken) {
+		t.Errorf("claim: %v", err)
+	}
+	actors.Same(t, "a claim that cannot read the lock", was, b.Dump())
+	expect.OK(t, b.Redis.Del(b.Ctx, lock).Err())
+	expect.List(t, "then", b.Drain(), "next")
+	expect.Equal(t, "its end", b.Outcome("now").Status, session.StatusStopped)
 }
 
 // A steer of which no output tells goes back when its turn ends without an agent.

@@ -2,7 +2,6 @@ package protocol
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -73,8 +72,8 @@ func (c *Consumer) indexOwned(claims []*Claim) *script.Call {
 
 // Survive records that the owner of a lost claim lives: the loss then counts neither as a death nor
 // as an interruption. Call it when the turn has wound down, because its message can no longer kill
-// the worker. It tries until Redis has replied or ctx ends. After ErrNotWoken the survival is
-// recorded, and reap or the sweep finds the session.
+// the worker. It tries until Redis has replied or ctx ends. After a NotWokenError the survival is
+// recorded.
 func (c *Claim) Survive(ctx context.Context) error {
 	c.mu.Lock()
 	ids := taskIDs(c.part)
@@ -93,7 +92,7 @@ func (c *Claim) Survive(ctx context.Context) error {
 		return index.Wake(ctx, rdb, r.Now, c.consumer.cfg.Grace(), index.WakeUp{Session: c.session})
 	})
 	if err != nil {
-		return fmt.Errorf("survived in %s: %w: %w", c.session, ErrNotWoken, err)
+		return &NotWokenError{[]string{c.session}, err}
 	}
 	return nil
 }

@@ -52,7 +52,7 @@ func (r *resend) again(cmds []redis.Cmder, send func() error) error {
 	}
 	if a != b && b == `["special"]` { // the full path decides
 		r.special = a
-	} else if a != b && a != `["again"]` { // the next claim may do more
+	} else if a != b && !strings.HasPrefix(a, `["again"`) { // the next claim may do more
 		r.t.Errorf("%s returned %s, and sent a second time %s", r.script, a, b)
 	}
 	return nil
@@ -95,7 +95,7 @@ func timeless(script string, v any) string {
 		blank(a, 1)
 		messages(6)
 		if len(a) > 13 && a[8] == "" && a[10] == "" && a[13] == "" {
-			a = without(a, 7, "", "", a[9], "", int64(0), int64(0), "", int64(0))
+			a = without(a, 7, "", "", a[9], "", int64(0), int64(0), "", "")
 		}
 	case "steer":
 		messages(1)

@@ -139,6 +139,11 @@ func parkedSituations() []situation {
 			return claimMove(b)
 		}},
 		{"claim", "tidies: parked, and its messages gone", after(0, claims(func(b *actors.Bench) { b.Redis.Del(b.Ctx, b.Keys.Task(b.Task("now"))) }))},
+		{"claim", "tidies: its worker died when it was to end", after(time.Hour, func(b *actors.Bench) func() error {
+			expect.OK(b, b.Chat().CancelTurn(b.Ctx, "now"))
+			b.EndDies()
+			return claimMove(b)
+		})},
 		{"claim", "parked, and /new chose another agent", after(0, func(b *actors.Bench) func() error {
 			h := b.Start()
 			_, err := b.Chat().NewTranscript(b.Ctx, turnstile.TranscriptConfig{Agent: "support"})

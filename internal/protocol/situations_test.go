@@ -27,7 +27,7 @@ type situation struct {
 
 // situations are those of all moves.
 func situations() []situation {
-	plain := slices.Concat(sessionSituations(), claimSituations(), turnSituations(), parkedSituations())
+	plain := slices.Concat(sessionSituations(), claimSituations(), turnSituations(), parkedSituations(), damagedSituations())
 	return slices.Concat(plain, outboxSituations(), routed(plain))
 }
 

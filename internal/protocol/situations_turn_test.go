@@ -90,6 +90,11 @@ func turnSituations() []situation {
 			h := b.Start()
 			return func() error { return h.Park(b.Ctx, protocol.Parking{Failed: errors.New("no"), Wait: time.Hour}) }
 		}},
+		{"park", "throttled", func(b *actors.Bench) func() error {
+			b.Say("now")
+			h := b.Start()
+			return func() error { return h.Park(b.Ctx, protocol.Parking{Throttled: true, Wait: time.Hour}) }
+		}},
 		{"park", "interrupted", func(b *actors.Bench) func() error {
 			b.SayAll("now", "next")
 			h := b.Start()

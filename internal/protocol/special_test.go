@@ -208,7 +208,7 @@ func aside() []situation {
 				return err
 			}
 		}},
-		{"claim", "what a stop has left", func(b *actors.Bench) func() error {
+		{"claim", "tidies: what a stop has left", func(b *actors.Bench) func() error {
 			b.SayAll("now", "next")
 			expect.OK(b, stopInPart(b))
 			b.Say("later")
@@ -238,7 +238,7 @@ func vanished() []situation {
 	}
 	return []situation{
 		{"claim", "crashed without its task", turn(die)},
-		{"claim", "crashed without anything", turn(die, active)},
+		{"claim", "tidies: crashed without anything", turn(die, active)},
 		{"finish", "without its task", turn(done)},
 		{"finish", "without anything", turn(done, active)},
 		{"park", "cut short", turn(back)},

@@ -71,8 +71,27 @@ func lives() map[string]func(b *actors.Bench) {
 	marked := func(ctx context.Context, rdb redis.UniversalClient, s string) (bool, error) {
 		return resume.Mark(ctx, rdb, s, "")
 	}
+	unwritten := func(ends func(b *actors.Bench)) func(b *actors.Bench) { // the worker dies that is to end the turn
+		return func(b *actors.Bench) {
+			h := steered(b)
+			stepped(b, h, 1)
+			expect.OK(b, h.Park(b.Ctx, protocol.Parking{Failed: errors.New("x")}))
+			ends(b)
+			b.EndDies()
+			b.Drain()
+		}
+	}
 
 	all := map[string]func(b *actors.Bench){
+		"an end that died, stopped":     unwritten(stop),
+		"an end that died, interrupted": unwritten(func(b *actors.Bench) { b.Say("c", session.ModeInterrupt) }),
+		"an end that died, rolled back": unwritten(func(b *actors.Bench) { b.Say("c", session.ModeRollback) }),
+		"an end that died, given up": unwritten(func(b *actors.Bench) {
+			limit(b, 1)
+			b.Renew(b.Start())
+			b.Die()
+			b.Doubt()
+		}),
 		"stopped while it waits": func(b *actors.Bench) {
 			b.Say("a")
 			expect.OK(b, b.Start().Park(b.Ctx, protocol.Parking{Failed: errors.New("x"), Wait: time.Hour}))

@@ -207,7 +207,7 @@ func (o *observer) states() map[string]string {
 			state = "collected"
 		case state == "active" && strings.Contains(rdb.HGet(ctx, k.Followups(), strings.TrimPrefix(id, rediskey.IDPrefix(actors.Key))).Val(), `"state":"steered"`):
 			state = "steered"
-		case state == "archived" && end.Status == session.StatusInterrupted:
+		case state == "archived" && end.Status == session.StatusInterrupted && !strings.HasPrefix(end.Error, "interrupted"):
 			state = "rolled_back"
 		case state == "archived" || state == "completed":
 			state = string(end.Status)

@@ -181,6 +181,27 @@ func TestSteeredTurnDies(t *testing.T) {
 	})
 }
 
+// In each later run a turn knows which of its messages were steered in, also if no run has written anything.
+func TestStartersOfALaterRun(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t)
+	b.SayCollected("a", "b")
+	h := b.Start()
+	for _, steer := range []string{"c", "d"} {
+		b.Say(steer, session.ModeSteer)
+		_, err := h.Steer(b.Ctx)
+		expect.OK(t, err)
+		b.Die()
+		h = b.Start()
+		var starters []string
+		for _, m := range h.Turn().Starters() {
+			starters = append(starters, m.Message.ID)
+		}
+		expect.List(t, "starters", starters, "a", "b")
+		expect.Equal(t, "the last message", h.Turn().Collected[len(h.Turn().Collected)-1].Message.ID, steer)
+	}
+}
+
 // An untaken message goes back to its place near the ends of a long queue, and ahead of its place
 // in the middle.
 func TestUntakenSteersOfALongLine(t *testing.T) {

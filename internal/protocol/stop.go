@@ -31,6 +31,7 @@ type StopResult struct {
 	Fence   int64
 	Dropped int
 	More    bool // call again with the next number
+	Wake    bool // the turn has no owner: the session is to be claimed
 }
 
 // Do makes one call.
@@ -45,6 +46,6 @@ func (s Stop) Do(ctx context.Context, rdb script.Client) (StopResult, error) {
 	}
 	return StopResult{
 		Late: r.Status == scripts.Late, Earlier: r.Status == scripts.Earlier,
-		Phase: r.Phase, Fence: r.Fence, Dropped: int(r.Meant), More: r.More,
+		Phase: r.Phase, Fence: r.Fence, Dropped: int(r.Meant), More: r.More, Wake: r.Wake,
 	}, nil
 }

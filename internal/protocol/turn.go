@@ -32,9 +32,9 @@ type ClaimedTurn struct {
 	Reset     string  // "suspended" if the transcript is new because of a suspension
 	Ends      error   // not nil: the turn was begun only to be ended, for this request or as GivenUpError, and no agent runs
 	Carries   Carries // from earlier runs
-	Unheard   int     // with Ends: how many of its messages, the last, are steers of which no output tells
 	Continues string  // the ID of the first run that it goes on from; "": it begins anew
 	Keeps     int     // how many items of that run's output, and of those after it, stand
+	Throttled int     // how often its runs have waited for a provider
 	Resume    string  // the reason of the resume mark that the claim found, if any
 
 	// Dropped are the task IDs of messages that were dropped from a full queue and that the turn's
@@ -83,6 +83,7 @@ type Taken struct {
 
 	Redelivered int           // how often it was begun again without a failure, after crashes and drains
 	Age         time.Duration // since it was first seen
+	Steer       bool          // it came to be steered into a running turn: see Starters
 
 	taskID   string
 	retried  int
@@ -99,9 +100,18 @@ const fastTaskMost = 16 << 10
 // Messages are the messages that the turn was claimed for.
 func (t ClaimedTurn) Messages() []Taken { return append([]Taken{t.Taken}, t.Collected...) }
 
+// Starters are the messages that the turn's first run began with. The others, the last, were steered in.
+func (t ClaimedTurn) Starters() []Taken {
+	all, n := t.Messages(), 1 // the first may have found no turn to join
+	for n < len(all) && !all[n].Steer {
+		n++
+	}
+	return all[:n]
+}
+
 // take decodes a message from a script's result.
 func take(prefix string, m scripts.Message, limits session.Limits) Taken {
-	t := Taken{taskID: m.ID, Age: max(m.Age, 0), Redelivered: int(m.Redelivered)}
+	t := Taken{taskID: m.ID, Age: max(m.Age, 0), Redelivered: int(m.Redelivered), Steer: m.Steer}
 	if len(m.Msg) <= fastTaskMost && !m.Unique {
 		t.fastTask = m.Msg
 	}

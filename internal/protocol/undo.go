@@ -96,8 +96,8 @@ func ReadUnsaid(ctx context.Context, rdb redis.UniversalClient, sessionKey strin
 		ids = turn
 	}
 	err = EachTask(ctx, rdb, sessionKey, ids, func(i int, t script.Fields) bool {
-		var end struct{ Status session.Status }
-		if t.Text("state") != "archived" || json.Unmarshal([]byte(t.Text("result")), &end) != nil || end.Status != session.StatusFailed && end.Status != session.StatusStopped {
+		var end session.Event
+		if t.Text("state") != "archived" || json.Unmarshal([]byte(t.Text("result")), &end) != nil || !canRerun(end) {
 			return true
 		}
 		task, err := ParseTaskMessage([]byte(t.Text("msg")))
@@ -114,4 +114,13 @@ func ReadUnsaid(ctx context.Context, rdb redis.UniversalClient, sessionKey strin
 		return u, fmt.Errorf("read the last messages of %s: %w", sessionKey, err)
 	}
 	return u, nil
+}
+
+// canRerun reports whether /retry runs a message that ended so. A rolled back one has been replaced.
+func canRerun(end session.Event) bool {
+	switch end.Status {
+	case session.StatusFailed, session.StatusStopped:
+		return true
+	}
+	return end.Status == session.StatusInterrupted && !strings.HasPrefix(end.Error, "rolled back")
 }

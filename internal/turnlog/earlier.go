@@ -81,11 +81,11 @@ func (l *Log) GoOn(j *protocol.Journal) (recap, kept []session.Entry) {
 	return recap, kept
 }
 
-// Later says how many of the turn's messages, the last, were steered into earlier runs, of which there is no output.
-func (l *Log) Later(n int) {
+// NoOutput is called if no output of earlier runs is there: then no agent has taken the steers.
+func (l *Log) NoOutput() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.later = n
+	l.later = len(l.turn.Messages()) - len(l.turn.Starters())
 }
 
 // Inherit takes over the entries of an earlier, interrupted run of the turn, which begins again.
@@ -118,7 +118,7 @@ func (l *Log) unused() (tools []session.Entry) {
 		}
 		use := &session.ToolUse{
 			Name: s.Name, CallID: key, Input: s.Input, Output: s.Output, Error: s.Error, Run: s.Turn,
-			Took: session.Millis(time.Duration(s.Took) * time.Millisecond),
+			Took: session.Millis(time.Duration(s.Took) * time.Millisecond), Decision: s.Decision, By: s.By,
 		}
 		tools = append(tools, session.Entry{Role: session.RoleTool, Turn: l.turn.ID, At: atMS(s.At), Tool: use})
 	}

@@ -106,6 +106,12 @@ func (s *entries) add(e agent.Event, at int64) activity {
 	switch e.Type {
 	case session.EventText:
 		switch {
+		case e.Sent != nil:
+			if last >= 0 && s.made[last].Role == session.RoleAssistant {
+				s.made[last].Sent = e.Sent
+				s.touch(last)
+			}
+			return nothing
 		case e.Text == "":
 			return nothing
 		case last >= 0 && s.made[last].Role == session.RoleAssistant && (!s.goesOn || last >= s.standing):
@@ -117,7 +123,7 @@ func (s *entries) add(e agent.Event, at int64) activity {
 		return someText
 	case session.EventToolStart:
 		s.append(session.Entry{
-			Role: session.RoleTool, Turn: s.turn.ID, At: atMS(at),
+			Role: session.RoleTool, Turn: s.turn.ID, At: atMS(at), Sent: e.Sent,
 			Tool: &session.ToolUse{Name: e.Name, CallID: e.CallID, Input: e.Input, Client: e.Client, Parallel: e.Parallel},
 		})
 		s.open[e.CallID] = append(s.open[e.CallID], len(s.made)-1)
@@ -140,12 +146,12 @@ func (s *entries) add(e agent.Event, at int64) activity {
 	return nothing
 }
 
-// was notes which run has done a step, the last use of a tool with this call ID, and how long it took.
+// was notes which run has done a step, the last use of a tool with this call ID, how long it took, and who has allowed it.
 func (s *entries) was(callID string, step stepRecord) {
 	for i := len(s.made) - 1; i >= 0; i-- {
 		if t := s.made[i].Tool; t != nil && t.CallID == callID {
 			s.change(i, func(t *session.ToolUse) {
-				t.Run, t.Took = step.Turn, session.Millis(time.Duration(step.Took)*time.Millisecond)
+				t.Run, t.Took, t.Decision, t.By = step.Turn, session.Millis(time.Duration(step.Took)*time.Millisecond), step.Decision, step.By
 				if t.Run == s.turn.ID {
 					t.Run = ""
 				}

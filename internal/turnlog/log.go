@@ -170,6 +170,11 @@ func (l *Log) add(e agent.Event) {
 		}
 		used := *e.Usage
 		l.untold = append(l.untold, func() { l.Used(used) })
+	case session.EventText:
+		if e.Sent != nil { // nobody is shown it
+			l.entries.add(e, 0)
+			return
+		}
 	case session.EventState:
 		if l.wantedState = slices.Clone(e.Data); e.Data == nil {
 			l.wantedState = json.RawMessage("null")
@@ -250,7 +255,8 @@ func (l *Log) redisNow() int64 {
 	return l.turn.StartedAt.Add(time.Since(l.turn.Started)).UnixMilli()
 }
 
-// Lead returns the messages that the turn started with. The others were steered into earlier runs.
+// Lead returns the messages that the run begins with, or that the run before began with, from which it goes on. The
+// turn's other messages were steered in.
 func (l *Log) Lead() []protocol.Taken {
 	l.mu.Lock()
 	defer l.mu.Unlock()

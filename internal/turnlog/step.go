@@ -7,6 +7,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"turnstile/pkg/session"
 )
 
 // stepRecord is a step as the journal has it.
@@ -22,6 +24,9 @@ type stepRecord struct {
 	Took   int64           `json:"took,omitempty"`
 	Hidden bool            `json:"hidden,omitempty"`
 	Named  bool            `json:"named,omitempty"` // the user knows that its end is unknown
+
+	Decision session.Decision `json:"decision,omitempty"` // as in its entry, which a run that begins again does not have
+	By       string           `json:"by,omitempty"`
 }
 
 // The states of a stored step.

@@ -66,7 +66,10 @@ func (l *Log) StartStep(ctx context.Context, spec agent.StepSpec) (agent.StepRec
 			return agent.StepRecord{}, err
 		}
 		now.At = l.redisNow()
-		l.record(func() { l.known[spec.Key].stepRecord = now.stepRecord })
+		l.record(func() {
+			l.takeDecision(spec, &now.stepRecord)
+			l.known[spec.Key].stepRecord = now.stepRecord
+		})
 	}
 	if spec.Safe {
 		return record, nil
@@ -105,7 +108,7 @@ func (l *Log) useStep(spec agent.StepSpec) (before, now step, err error) {
 	case !stored && l.full(0):
 		return before, now, fmt.Errorf("%w: it has %d steps with %d bytes", agent.ErrJournalFull, len(l.known), l.bytes)
 	case stored:
-		now.Equal, now.size = before.Equal, before.size
+		now.Equal, now.size, now.Decision, now.By = before.Equal, before.size, before.Decision, before.By
 	default:
 		now.Equal = l.equal[same(now.stepRecord)]
 		l.equal[same(now.stepRecord)]++
@@ -183,7 +186,7 @@ func (l *Log) EndStep(_ context.Context, spec agent.StepSpec, e agent.StepEnd) e
 		full = fmt.Errorf("%w: the result of step %q has %d bytes, at most %d are kept", agent.ErrJournalFull, spec.Key, size, stepMost)
 		e = agent.StepEnd{Error: "it has ended; its result was too large to be kept"}
 	}
-	now, err := l.takeRunning(spec.Key)
+	now, err := l.takeRunning(spec)
 	if err != nil {
 		return err
 	}
@@ -200,15 +203,23 @@ func (l *Log) EndStep(_ context.Context, spec agent.StepSpec, e agent.StepEnd) e
 	return errors.Join(l.storeStep(spec.Key, now, show), full)
 }
 
+// takeDecision takes the decision on a running step. l.mu is held.
+func (l *Log) takeDecision(spec agent.StepSpec, r *stepRecord) {
+	if i, ok := l.running(spec.Started().CallID); ok && l.made[i].Tool.Decision != "" {
+		r.Decision, r.By = l.made[i].Tool.Decision, l.made[i].Tool.By
+	}
+}
+
 // takeRunning returns the record of a running step, which then runs no more.
-func (l *Log) takeRunning(key string) (r stepRecord, err error) {
+func (l *Log) takeRunning(spec agent.StepSpec) (r stepRecord, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	s := l.known[key]
+	s := l.known[spec.Key]
 	if s == nil || !s.used || s.State != stepStarted {
-		return r, fmt.Errorf("%w: step %q ends, and is not running", agent.ErrStep, key)
+		return r, fmt.Errorf("%w: step %q ends, and is not running", agent.ErrStep, spec.Key)
 	}
 	r, s.stepRecord = s.stepRecord, stepRecord{State: stepEnded}
+	l.takeDecision(spec, &r)
 	return r, nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"turnstile/internal/text/frame"
 	"turnstile/pkg/session"
@@ -83,6 +84,9 @@ type Turn struct {
 	// Attempt counts from 1. Each retried failure raises it.
 	Attempt int `json:"attempt"`
 
+	// Throttled is how often the turn has waited for a provider, see ErrThrottled.
+	Throttled int `json:"-"`
+
 	// TraceParent is the traceparent of W3C Trace Context of the first message that has one, valid or
 	// "". Agents send it with their own calls: TRACEPARENT in a program's environment, a header in
 	// HTTP, _meta in ACP.
@@ -152,6 +156,30 @@ func Unavailable(err error) error {
 	return &marked{err, ErrUnavailable}
 }
 
+// Throttled marks an error of a provider, such as a model's server, that asks for a pause: the turn is left for wait,
+// at most an hour at once, and then goes on. Zero: the provider names no time. The error wraps ErrThrottled and err.
+func Throttled(err error, wait time.Duration) error {
+	if err == nil {
+		return nil
+	}
+	return &throttled{marked{err, ErrThrottled}, wait}
+}
+
+// ThrottledFor is the wait of Throttled.
+func ThrottledFor(err error) time.Duration {
+	var t *throttled
+	if !errors.As(err, &t) {
+		return 0
+	}
+	return t.wait
+}
+
+type throttled struct {
+	marked
+
+	wait time.Duration
+}
+
 type marked struct {
 	error
 
@@ -169,6 +197,11 @@ var (
 	// such errors for up to a minute. If the agent has emitted, asked or ended a step before, the error is only
 	// ErrRetryable.
 	ErrUnavailable = fmt.Errorf("this worker cannot run it now, and it %w", ErrRetryable)
+
+	// ErrThrottled is wrapped by an error that Throttled has marked. It spends no attempt and no worker: the turn waits,
+	// with all that it has done, and the next run has one more in Turn.Throttled. From the second on, a wait is at least
+	// a minute. Without a time the worker chooses: a minute, then twice as long each time, up to ten.
+	ErrThrottled = fmt.Errorf("the provider asks to wait, and the turn %w", ErrRetryable)
 
 	// ErrParked is the error of a question with a Key, or of a Wait, that takes long. Return it, wrapped or not,
 	// when everything that the turn has begun has ended.
@@ -224,6 +257,10 @@ type Event struct {
 	// In tool_start, see session.ToolUse.
 	Client   bool `json:"-"`
 	Parallel bool `json:"-"`
+
+	// Sent is for the transcript: in tool_start with the tool, in a text event with the text that the agent has emitted
+	// since its last tool or steer. Such an event has no text.
+	Sent *session.Sent `json:"-"`
 }
 
 // Steer is a message that arrived while a turn runs and may join it.

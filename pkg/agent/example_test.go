@@ -101,6 +101,13 @@ func ExampleRetryable() {
 	// Output: run: the model is overloaded true
 }
 
+// A provider that names a time is asked again then.
+func ExampleThrottled() {
+	err := fmt.Errorf("ask the model: %w", agent.Throttled(errors.New("too many requests"), 5*time.Minute))
+	fmt.Println(err, errors.Is(err, agent.ErrThrottled), agent.ThrottledFor(err))
+	// Output: ask the model: too many requests true 5m0s
+}
+
 // What is the worker's fault spends no attempt of the message.
 func ExampleUnavailable() {
 	err := fmt.Errorf("run: %w", agent.Unavailable(errors.New("the license server is away")))

@@ -40,6 +40,9 @@ type StepSpec struct {
 	// Parallel: see session.ToolUse.
 	Parallel bool
 
+	// Sent is for the transcript, see session.Entry.
+	Sent *session.Sent
+
 	// Hidden: the step has neither events nor an entry in the transcript.
 	Hidden bool
 }
@@ -186,7 +189,7 @@ func (t *Turn) EndStep(ctx context.Context, s StepSpec, e StepEnd) error {
 
 // Started is the event of the step's start.
 func (s StepSpec) Started() Event {
-	return Event{Type: session.EventToolStart, Name: s.name(), CallID: s.call(), Input: s.Input, Parallel: s.Parallel}
+	return Event{Type: session.EventToolStart, Name: s.name(), CallID: s.call(), Input: s.Input, Parallel: s.Parallel, Sent: s.Sent}
 }
 
 // Ended is the event of the step's end.

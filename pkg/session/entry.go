@@ -23,6 +23,7 @@ type Entry struct {
 	Text string `json:"text,omitempty"`
 
 	Tool *ToolUse `json:"tool,omitempty"` // in a RoleTool entry
+	Sent *Sent    `json:"sent,omitempty"` // of an agent that asks a model by itself
 
 	Message     string            `json:"message,omitempty"` // the message's ID, in a RoleUser entry
 	Meta        map[string]string `json:"meta,omitempty"`
@@ -49,6 +50,16 @@ func (e Ended) String() string {
 		return "stopped"
 	}
 	return fmt.Sprintf("%s: %s", e.Status, e.Why)
+}
+
+// Sent is what a model's server has sent with a reply beside its text and calls, such as thoughts and signatures, and
+// wants back in later turns. It is for no reader.
+type Sent struct {
+	From string `json:"from"` // the server and the model: no others get it
+
+	// Fields are the message's: in the entry of its first call, or of its text if it has none. Call are a call's.
+	Fields map[string]json.RawMessage `json:"fields,omitempty"`
+	Call   map[string]json.RawMessage `json:"call,omitempty"`
 }
 
 // ToolUse is one use of a tool by an agent.

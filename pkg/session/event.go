@@ -40,6 +40,10 @@ const (
 // program's value or a time under the key Name. Then it goes on.
 const ReasonParked = "parked"
 
+// ReasonThrottled is the Reason of an EventTurnRequeued: a provider that the agent asks, such as a model's server, wants
+// it to wait, and the turn goes on after RetryIn.
+const ReasonThrottled = "throttled"
+
 // ReasonUnavailable is the Reason of an EventTurnRequeued: the worker could not start the agent. Another worker, or
 // this one later, goes on with the turn, as if this run had not been.
 const ReasonUnavailable = "unavailable"

@@ -9,7 +9,8 @@ import (
 type Status string
 
 // The statuses of an Outcome. StatusDone leaves no dead letter, and StatusInterrupted only one
-// after ModeRollback. All others make the message a dead letter.
+// after ModeRollback, or if the worker that was to end the turn died. All others make the message a
+// dead letter.
 const (
 	StatusDone        Status = "done"        // Reply has the reply
 	StatusFailed      Status = "failed"      // Error has the reason

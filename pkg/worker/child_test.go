@@ -48,7 +48,7 @@ type job struct {
 	Steps, Log        string
 	Step              int
 	Before, Immediate bool
-	Model             string // its server's URL: the openai agent instead, whose tools write into Log
+	Model             string // its server's URL: the agent model instead, whose tools write into Log
 }
 
 // runChild runs a worker process, which drains on SIGTERM and ends with its parent.

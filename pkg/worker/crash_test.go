@@ -248,7 +248,7 @@ func TestDrainTellsThatTheWorkerLives(t *testing.T) {
 	r := rigOn(t, server.URL(), server.Client())
 	one, two := newStage(), newStage()
 	var f redistest.Faults
-	f.FailBefore(surviving, 4, redistest.ErrLostReply) // Redis is away for 150 ms more
+	f.FailBefore(surviving, 1, redistest.ErrLostReply) // Redis is away for a moment more
 	const ttl = time.Second
 	limit := with(func(o *worker.Config) { o.StuckLimit = 1 })
 	w := r.worker(one, sentinelTTL(ttl), limit, faulty(&f), drainTimeout(time.Minute))

@@ -34,10 +34,11 @@ type dispatcher struct {
 	duties duties
 	log    *slog.Logger
 
-	slots  *slots
-	pauses *pauses
-	clock  loopClock // of the loop, see Healthy
-	loop   sync.WaitGroup
+	wakeUps *lostWakeUps
+	slots   *slots
+	pauses  *pauses
+	clock   loopClock // of the loop, see Healthy
+	loop    sync.WaitGroup
 
 	mu       sync.Mutex
 	closed   bool           // set by a drain: prefer claims nothing more
@@ -98,6 +99,7 @@ func (d *dispatcher) run() {
 		if err == nil && (d.life.draining() || free < len(sessions)) {
 			d.clock.step()
 			err = d.queue.PutBack(d.life.work, sessions)
+			d.wakeUps.add(err)
 			sessions = nil
 		}
 		d.slots.free(free - len(sessions))
@@ -156,6 +158,7 @@ func (d *dispatcher) prefer(session string) {
 // claim claims sessions, for which the caller has taken slots, and runs those that it gets.
 func (d *dispatcher) claim(sessions []string) error {
 	claims, err := d.queue.Claim(d.life.work, sessions)
+	d.wakeUps.add(err)
 	if err != nil { // the claims may have been made, and only their reply lost
 		d.life.run(func() {
 			if err := d.queue.Unclaim(d.life.work); err != nil && d.life.work.Err() == nil {
@@ -195,8 +198,8 @@ func (d *dispatcher) survive(c *protocol.Claim) {
 		err := c.Survive(d.life.work)
 		switch {
 		case err == nil:
-		case errors.Is(err, protocol.ErrNotWoken):
-			d.log.Warn("the session of a lost turn waits until recovery finds it", "session", c.Session(), "error", err)
+		case d.wakeUps.add(err):
+			d.log.Warn("the session of a lost turn could not be woken, trying again", "session", c.Session(), "error", err)
 		default:
 			d.log.Warn("a lost turn may count as this worker's death", "session", c.Session(), "error", err)
 		}

@@ -172,6 +172,30 @@ func TestB81_StaleMessages(t *testing.T) {
 	expect.Equal(t, "events that say so", told, 5)
 }
 
+// A message that grows too old between two attempts expires only if no run of its turn has written anything.
+func TestExpiryBetweenAttempts(t *testing.T) {
+	t.Parallel()
+	for text, status := range map[string]session.Status{"": session.StatusExpired, "half": session.StatusDone} {
+		t.Run(string(status), func(t *testing.T) {
+			t.Parallel()
+			r, s := newRig(t), newStage()
+			r.worker(s)
+			r.send(r.key, turnstile.Message{ID: "m1", Text: "hello", ExpiresIn: time.Hour})
+			a := s.next(t, "m1")
+			if text != "" {
+				a.text(text)
+			}
+			expect.OK(t, r.rdb.HIncrBy(r.ctx, r.k.Task(rediskey.TaskID(r.key, "m1")), "seen", -2*time.Hour.Milliseconds()).Err())
+			a.fail(agent.Retryable(errors.New("no")))
+			if status == session.StatusDone {
+				s.next(t, "m1").reply("whole")
+			}
+			r.ends("m1", status)
+			s.empty(t)
+		})
+	}
+}
+
 func TestB04_RefusedLeavesNothing(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -193,12 +217,12 @@ func TestB04_RefusedLeavesNothing(t *testing.T) {
 	s.empty(t)
 }
 
-// An error before the agent starts: the history cannot be read.
+// An error before the agent starts: the history cannot be read. It spends attempts.
 func TestB68_EarlyErrorSurfaces(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	s := newStage()
-	w := r.worker(s, with(func(o *worker.Config) { o.MaxAttempts = 1 }))
+	w := r.worker(s, with(func(o *worker.Config) { o.MaxAttempts = 2 }))
 	r.say("m1", "hello")
 	s.next(t, "m1").reply("ok")
 	r.ends("m1", session.StatusDone)
@@ -209,6 +233,7 @@ func TestB68_EarlyErrorSurfaces(t *testing.T) {
 	if !strings.Contains(o.Why(), "read the history of turn") || !strings.Contains(o.Why(), "WRONGTYPE") {
 		t.Errorf("error %q", o.Why())
 	}
+	expect.List(t, "turns", r.starts(r.key), "m1", "m2", "m2")
 	r.free("after the failure")
 	s.empty(t)
 	expect.OK(t, r.rdb.Del(r.ctx, r.k.State()).Err())

@@ -7,6 +7,9 @@ import (
 	"turnstile/internal/backoff"
 )
 
+// ThrottleWait is how long a turn waits for a provider.
+var ThrottleWait = throttleWait
+
 // Reason is why a worker drains.
 type Reason = reason
 

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"errors"
 	"maps"
 	"slices"
 	"sync"
@@ -9,8 +10,8 @@ import (
 	"turnstile/internal/protocol"
 )
 
-// lostWakeUps are the sessions that this worker released with waiting messages and could not wake.
-// It tries again until it succeeds or the worker ends. Reap or sweep would find them as well, but
+// lostWakeUps are the sessions with waiting messages that this worker released, or popped and did not claim, and
+// could not wake. It tries again until it succeeds or the worker ends. Reap or sweep would find them as well, but
 // later.
 type lostWakeUps struct {
 	queue  *protocol.Consumer
@@ -26,18 +27,23 @@ func newLostWakeUps(queue *protocol.Consumer, life *lifecycle, d duties) *lostWa
 	return &lostWakeUps{queue: queue, life: life, duties: d, sessions: map[string]struct{}{}, more: make(chan struct{}, 1)}
 }
 
-// add adds sessions that could not be woken, and why.
-func (l *lostWakeUps) add(why error, sessions ...string) {
-	l.duties.failed(dutyWake, why)
+// add adds the sessions of a NotWokenError. It returns false for any other error.
+func (l *lostWakeUps) add(err error) bool {
+	var lost *protocol.NotWokenError
+	if !errors.As(err, &lost) {
+		return false
+	}
+	l.duties.failed(dutyWake, err)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, s := range sessions {
+	for _, s := range lost.Sessions {
 		l.sessions[s] = struct{}{}
 	}
 	select {
 	case l.more <- struct{}{}:
 	default:
 	}
+	return true
 }
 
 func (l *lostWakeUps) take() []string {
@@ -57,9 +63,7 @@ func (l *lostWakeUps) run() {
 			return
 		case <-l.more:
 		}
-		sessions := l.take()
-		if err := l.queue.PutBack(l.life.work, sessions); err != nil {
-			l.add(err, sessions...)
+		if err := l.queue.PutBack(l.life.work, l.take()); l.add(err) {
 			failures++
 			backoff.Redis.Wait(l.life.work.Done(), failures)
 		} else {

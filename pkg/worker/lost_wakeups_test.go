@@ -30,7 +30,7 @@ func wakesOf(index string) redistest.Match {
 var errFull = errors.New("OOM command not allowed when used memory > 'maxmemory'")
 
 // A stored end of a turn counts, although Redis refuses the wake-up after it. The worker repeats
-// the wake-up: nothing else would find the session during the test.
+// the wake-up: nothing else would find the session during the test. So it does after a claim that failed.
 func TestWakeUpAfterAStoredEndFails(t *testing.T) {
 	t.Parallel()
 	t.Run("finish", func(t *testing.T) {
@@ -47,10 +47,27 @@ func TestWakeUpAfterAStoredEndFails(t *testing.T) {
 		end := o.next(t, 0)
 		expect.Equal(t, "status", end.Status, session.StatusDone)
 		expect.Equal(t, "error", end.Err, nil)
-		st.next(t, "b1").reply("other")
-		st.next(t, "a2").reply("two")
+		for range 2 { // in either order: the wake-up may succeed before the other session is claimed
+			a := expect.Received(t, "the next turn", st.acts)
+			a.reply("re: " + a.Messages[0].ID)
+		}
 		r.ends("a2", session.StatusDone)
 		o.wakeUpFailed(t, r.key)
+	})
+	t.Run("claim", func(t *testing.T) {
+		t.Parallel()
+		r, o, faults, st := newRig(t), &seen{}, &redistest.Faults{}, newStage()
+		expect.OK(t, r.rdb.Set(r.ctx, rediskey.Timer("sweep"), "nobody", time.Hour).Err()) // or a sweep would wake it
+		sentinel := any(rediskey.For(r.key).Sentinel())
+		faults.FailBefore(func(cmd redis.Cmder) bool { return slices.Contains(cmd.Args(), sentinel) }, 1, errFull)
+		faults.FailBefore(wakesOf(rediskey.Ready), 2, errFull)
+		r.worker(st, observes(o), faulty(faults))
+		r.say("a1", "one")
+		st.next(t, "a1").reply("one")
+		r.ends("a1", session.StatusDone)
+		if o.failures("wake") == 0 {
+			t.Error("no failure is counted")
+		}
 	})
 	t.Run("retry", func(t *testing.T) {
 		t.Parallel()

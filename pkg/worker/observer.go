@@ -42,7 +42,7 @@ type TurnEnd struct {
 const (
 	StatusRequeued session.Status = "requeued" // interrupted, by a drain or the agent's guardian
 	StatusRetried  session.Status = "retried"  // it failed, and has attempts left
-	StatusParked   session.Status = "parked"   // it waits for a decision, without a worker
+	StatusParked   session.Status = "parked"   // it waits for a decision, a value, a time or a provider, without a worker
 	StatusLost     session.Status = "lost"     // its end could not be written, usually because the lease was lost
 )
 

@@ -88,8 +88,8 @@ func (h touchy) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// A panic outside the agent, in the turn's goroutine or in another, fails the turn: the worker
-// continues, and so do the turns of other sessions.
+// A panic outside the agent, in the turn's goroutine or in another, fails the turn, which leaves no entries: the
+// worker continues, and so do the turns of other sessions.
 func TestPanicBesideTheAgent(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -135,6 +135,7 @@ func TestPanicBesideTheAgent(t *testing.T) {
 			if !strings.Contains(o.Why(), "panicked: the logger panics at: "+c.at) {
 				t.Errorf("it failed with %q", o.Why())
 			}
+			expect.List(t, "transcript", r.transcript(r.key))
 			beside.over <- verdict{result: agent.Result{Text: "well"}}
 			expect.Equal(t, "the other session", r.outcomeIn(other, "o1").Status, session.StatusDone)
 			r.say("m3", "and on")

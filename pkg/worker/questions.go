@@ -219,10 +219,10 @@ func (q *questions) until(ctx context.Context, key string, p parkedError, timed 
 // mostSenders bounds the senders in a question.
 const mostSenders = 100
 
-// senders are those of the messages for which the turn began. A steered message gives nobody a say.
+// senders are those of the messages for which the turn began. A steered message gives nobody a say, in no run.
 func (q *questions) senders() []string {
 	list := []string{} // not nil, which means unknown
-	for _, m := range q.output.Lead() {
+	for _, m := range q.claim.Turn().Starters() {
 		if who := m.Message.Meta["sender"]; who != "" && !slices.Contains(list, who) && len(list) < mostSenders {
 			list = append(list, who)
 		}

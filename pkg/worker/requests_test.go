@@ -7,7 +7,7 @@ import (
 
 	"turnstile"
 	"turnstile/pkg/agent"
-	"turnstile/pkg/agent/openai"
+	"turnstile/pkg/agent/model"
 	"turnstile/pkg/session"
 	"turnstile/test/expect"
 	"turnstile/test/modelserver"
@@ -18,11 +18,11 @@ import (
 func TestRequestsOfClients(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	model := modelserver.New(t,
+	server := modelserver.New(t,
 		modelserver.Stream(modelserver.Text("let me see"), modelserver.Call("c1", "pick", `{"of": "<1>"}`)),
 		modelserver.Reply("It is one."), modelserver.Reply("It is two."), modelserver.Reply("Again two."),
 	)
-	a, err := openai.New(openai.Config{BaseURL: model.URL(), Model: "m", Instructable: true, Logger: slog.New(slog.DiscardHandler)})
+	a, err := model.New(model.Config{URL: server.URL(), Model: "m", Instructable: true, Logger: slog.New(slog.DiscardHandler)})
 	expect.OK(t, err)
 	r.worker(a)
 	s := r.client.Session(r.key)
@@ -83,7 +83,7 @@ func TestRequestsOfClients(t *testing.T) {
 		t.Errorf("the message brought %+v", b)
 	}
 	for i, want := range []string{"one", "two", "two"} {
-		q := model.Requests()[i+1]
+		q := server.Requests()[i+1]
 		if last := q.Messages[len(q.Messages)-1]; len(q.Messages) != 3 || last.ToolCallID != "c1" || last.Text() != want {
 			t.Errorf("request %d: %s", i+2, q.Body)
 		}

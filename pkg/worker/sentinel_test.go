@@ -106,9 +106,12 @@ func TestB02_FreedOnReturn(t *testing.T) {
 
 func TestB03_FreedOnErrorAndPanic(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct{ text, want string }{
-		"error": {"fail=final x", "echo: told to fail"},
-		"panic": {"panic=7 x", "the agent panicked: echo: told to panic: 7"},
+	for name, c := range map[string]struct {
+		text, want string
+		entries    []string
+	}{
+		"error": {"fail=final x", "echo: told to fail", []string{"user fail=final x (interrupted)"}},
+		"panic": {"panic=7 x", "the agent panicked: echo: told to panic: 7", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -119,6 +122,7 @@ func TestB03_FreedOnErrorAndPanic(t *testing.T) {
 			r.free("after the failure")
 			expect.Equal(t, "the error that operators see", o.Why(), c.want)
 			expect.Equal(t, "the reason in the archive", r.archivedAs("m1"), c.want)
+			expect.List(t, "transcript", r.transcript(r.key), c.entries...)
 			r.say("m2", "on")
 			r.ends("m2", session.StatusDone)
 			expect.Soon(t, "the worker to be idle", func() bool { return w.Status().Running == 0 })

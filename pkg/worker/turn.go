@@ -195,7 +195,7 @@ func (t *turnRun) refusal(m protocol.Taken) (end protocol.End, refused bool) {
 	if m.Message.Request != nil && !t.Instructable {
 		return protocol.End{
 			Status: session.StatusFailed, Code: session.CodeInvalidMessage, Error: "the agent takes no instructions, tools or settings of clients",
-			Detail: "the message has a request for the model: TURNSTILE_INSTRUCT=true lets openai do what it says",
+			Detail: "the message has a request for the model: TURNSTILE_INSTRUCT=true lets the agent model do what it says",
 		}, true
 	}
 	limit := time.Duration(m.Message.ExpiresIn)

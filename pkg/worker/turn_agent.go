@@ -19,7 +19,7 @@ func (t *turnRun) prepare() (in *agent.Turn, err error) {
 	in = &agent.Turn{
 		Session: t.Session, TranscriptID: t.TranscriptID, ID: t.ID, Fence: t.Fence,
 		Messages:    make([]session.Message, 0, 1),
-		Redelivered: t.Redelivered > 0, Attempt: t.Attempt,
+		Redelivered: t.Redelivered > 0, Attempt: t.Attempt, Throttled: t.Throttled,
 		Host: agent.Host{Emit: t.output.Emit, Ask: t.questions.ask, Wait: t.questions.wait, StartStep: t.output.StartStep, EndStep: t.output.EndStep, Lease: t.claim.Lease()},
 	}
 	for _, m := range t.Messages() {

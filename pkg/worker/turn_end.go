@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"time"
 
@@ -20,7 +21,7 @@ type ending struct {
 	status  session.Status
 	code    string
 	why     error         // nil: it succeeded
-	retryIn time.Duration // for StatusRetried
+	retryIn time.Duration // for StatusRetried, and StatusParked until a time
 }
 
 // writeEnd decides how the turn ends, and writes it. An agent that returned without an error has
@@ -71,6 +72,8 @@ func (t *turnRun) writeEnd(result agent.Result, err error) (more bool, _ error) 
 		return t.failed(cause)
 	case errors.Is(cause, errTimeout):
 		return t.failed(timedOut(cause, err))
+	case errors.Is(err, agent.ErrThrottled):
+		return t.throttled(err)
 	case errors.Is(err, agent.ErrRetryable) && t.Attempt < t.opts.MaxAttempts:
 		return t.retry(err)
 	}
@@ -91,7 +94,7 @@ func (t *turnRun) endUnrun() (more bool, err error) {
 		_, kept := t.output.GoOn(earlier)
 		t.unheard(kept)
 	} else {
-		t.output.Later(t.Unheard)
+		t.output.NoOutput()
 		t.unheard(nil)
 	}
 	t.output.Stop()
@@ -206,6 +209,31 @@ func (t *turnRun) retry(err error) (more bool, _ error) {
 	return t.park(ending{status: StatusRetried, why: err, retryIn: wait}, protocol.Parking{Failed: err, Wait: wait})
 }
 
+// throttled leaves the turn until the time that a provider asks for.
+func (t *turnRun) throttled(err error) (more bool, _ error) {
+	wait := throttleWait(agent.ThrottledFor(err), t.Throttled)
+	return t.park(ending{status: StatusParked, why: err, retryIn: wait}, protocol.Parking{Throttled: true, Wait: wait})
+}
+
+// The waits for a provider.
+var throttles = backoff.Backoff{First: time.Minute, Longest: 10 * time.Minute}
+
+const longestThrottle = time.Hour
+
+// throttleWait is how long a turn waits that has waited so often before. It is at least what the provider asks for, and
+// up to a tenth more: many turns were refused at the same time.
+func throttleWait(asked time.Duration, before int) time.Duration {
+	wait := asked
+	switch {
+	case asked <= 0:
+		wait = throttles.After(before + 1)
+	case before > 0:
+		wait = max(asked, throttles.First)
+	}
+	wait = min(wait, longestThrottle)
+	return wait + rand.N(wait/10+1)
+}
+
 // park leaves the turn, which has not ended. What it has done is stored first. If the turn's end was requested
 // meanwhile, that end is written.
 func (t *turnRun) park(end ending, p protocol.Parking) (more bool, _ error) {
@@ -240,11 +268,10 @@ func (t *turnRun) left(err error) (more bool, _ error) {
 // written returns nil if the turn's end was written, even if the session could not be woken for
 // its next messages: lostWakeUps tries that again.
 func (t *turnRun) written(err error) error {
-	if !errors.Is(err, protocol.ErrNotWoken) {
+	if !t.wakeUps.add(err) {
 		return err
 	}
 	t.log.Warn("the session could not be woken for its next messages, trying again", "error", err)
-	t.wakeUps.add(err, t.Session)
 	return nil
 }
 

@@ -59,7 +59,7 @@ func (t *turnRun) reportEnd(lost error) (last outcome) {
 			slog.String("status", string(end.Status)), slog.String("message", end.Message), slog.Int("attempt", end.Attempt),
 			slog.Duration("duration", end.Duration.Round(time.Millisecond)), slog.Duration("wait", end.Wait.Round(time.Millisecond)),
 		}
-		if end.Status == StatusRetried {
+		if t.end.retryIn > 0 {
 			line = append(line, slog.Duration("retry_in", t.end.retryIn.Round(time.Millisecond)))
 		}
 		if end.Err != nil {

@@ -103,7 +103,7 @@ func New(rdb redis.UniversalClient, a agent.Agent, config ...Config) (*Worker, e
 	w.roster = newRoster(deps)
 	deps.drainReason = w.roster.drainReason
 	w.dispatcher = &dispatcher{
-		queue: queue, roster: w.roster, pool: w.pool, life: life, duties: d, log: log, slots: slots, pauses: p,
+		queue: queue, roster: w.roster, pool: w.pool, life: life, duties: d, log: log, wakeUps: w.wakeUps, slots: slots, pauses: p,
 	}
 	minute := rate.Every(time.Minute)
 	w.renewer = &renewer{queue: queue, roster: w.roster, life: life, duties: d, log: log, warnings: rate.NewLimiter(minute, 1), losses: rate.NewLimiter(minute, 1)}

@@ -2,6 +2,7 @@ package actors
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"strings"
 
@@ -86,8 +87,10 @@ func (b *Bench) Settle(h *protocol.Claim) (more bool) {
 func EndUnrun(ctx context.Context, h *protocol.Claim) (more bool, err error) {
 	turn := h.Turn()
 	end := protocol.End{Release: true}
-	for _, m := range turn.Messages()[len(turn.Messages())-turn.Unheard:] {
-		end.Untaken = append(end.Untaken, m.Message.ID)
+	for _, m := range turn.Messages()[len(turn.Starters()):] {
+		if turn.Carries == "" { // no output has it
+			end.Untaken = append(end.Untaken, m.Message.ID)
+		}
 	}
 	var dead protocol.GivenUpError
 	switch {
@@ -104,22 +107,28 @@ func EndUnrun(ctx context.Context, h *protocol.Claim) (more bool, err error) {
 		end.Status, end.Error, end.Code = session.StatusFailed, dead.Error(), session.CodeWorkerDied
 	default:
 		end.Status, end.Error = session.StatusInterrupted, "interrupted by a newer message"
-		if end.Entries, err = entries(ctx, h); err != nil {
+	}
+	if !end.Rollback {
+		var state json.RawMessage
+		if end.Entries, state, err = entries(ctx, h); err == nil && state != nil {
+			err = h.StoreState(ctx, state, len(end.Entries))
+		}
+		if err != nil {
 			return false, err
 		}
 	}
 	return h.Finish(ctx, end)
 }
 
-// entries are those of a turn that is only to end.
-func entries(ctx context.Context, h *protocol.Claim) (list []session.Entry, _ error) {
+// entries are those of a turn that is only to end, and its agent's state.
+func entries(ctx context.Context, h *protocol.Claim) (list []session.Entry, state json.RawMessage, _ error) {
 	turn := h.Turn()
 	for _, m := range turn.Messages() {
 		list = append(list, session.Entry{Role: session.RoleUser, Text: m.Message.Text, Message: m.Message.ID, Meta: m.Message.Meta, Turn: turn.ID})
 	}
 	past, err := h.History(ctx)
 	if err != nil || past.Earlier == nil {
-		return list, err
+		return list, past.State, err
 	}
 	for _, e := range past.Earlier.Entries {
 		if e.Role != session.RoleUser {
@@ -127,7 +136,7 @@ func entries(ctx context.Context, h *protocol.Claim) (list []session.Entry, _ er
 			list = append(list, e)
 		}
 	}
-	return list, nil
+	return list, past.State, nil
 }
 
 // ClaimNothing claims the session, which must have no turn to run. As a worker does, it first ends a turn that is only
@@ -202,6 +211,19 @@ func (b *Bench) Work() (ids []string) {
 
 // Die removes the sentinel, as its TTL does after a worker's death.
 func (b *Bench) Die() { expect.OK(b, b.Redis.Del(b.Ctx, b.Keys.Sentinel()).Err()) }
+
+// EndDies claims a turn that is only to end, and its worker dies, beyond doubt. The next claim ends the turn, without
+// entries.
+func (b *Bench) EndDies() {
+	b.Helper()
+	h := b.tryClaim()
+	if h == nil || h.Turn().Ends == nil {
+		b.Fatalf("no turn is only to end: %s", b.Dump())
+	}
+	b.Renew(h)
+	b.Die()
+	b.Doubt()
+}
 
 // Doubt claims the session of a dead owner. It is in doubt for another TTL, which Doubt lets pass.
 func (b *Bench) Doubt() {

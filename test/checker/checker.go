@@ -210,7 +210,7 @@ func (r *run) index(rec *history.Record) {
 			m := r.message(rec.Session, id)
 			m.sights = append(m.sights, sight{at: rec.At, turn: rec})
 		}
-		if rec.Via == "openai" {
+		if rec.Via == "model" {
 			for _, id := range rec.Seen {
 				if m := r.message(rec.Session, id); m.mentioned == 0 {
 					m.mentioned = rec.At

@@ -218,7 +218,7 @@ func TestRunAgain(t *testing.T) {
 	if bounded(append(again, history.Record{At: ms(900), Since: ms(100), Kind: history.Stall})) {
 		t.Error("a message ran again on a machine without time, and that is found")
 	}
-	for via, found := range map[string]bool{"exec": true, "openai": false} {
+	for via, found := range map[string]bool{"exec": true, "model": false} {
 		broken := slices.Clone(again)
 		for i, r := range broken {
 			if r.Kind == history.Send && r.ID == "m2" {
@@ -264,7 +264,7 @@ func TestPoisonIsGivenUp(t *testing.T) {
 	if !poisoned(killed(4, "exec")) {
 		t.Error("a death too many is not found")
 	}
-	if poisoned(killed(4, "openai")) {
+	if poisoned(killed(4, "model")) {
 		t.Error("runs of a model count as deaths")
 	}
 }
@@ -312,13 +312,34 @@ func TestHistoryOfAnInterruptedTurn(t *testing.T) {
 	}
 }
 
+// Of a turn that failed, later agents are given the messages that begin in the first 2 KB of its words.
+func TestHistoryOfAFailedTurn(t *testing.T) {
+	t.Parallel()
+	for size, allowed := range map[int]bool{2047: false, 2048: true} {
+		records := ordinary()
+		for i := range records {
+			if r := &records[i]; r.Kind == history.Entry && r.ID == "m1" {
+				r.Text = strings.Repeat("x", size)
+			}
+		}
+		late := entry("late", 1)
+		late.Turn, late.Status = "tm1", "failed"
+		records = append(records, sent("late", 1)...)
+		records = append(records, final("late"), late)
+		found := slices.ContainsFunc(checker.Check(records, limits).Findings, func(f checker.Finding) bool { return f.Rule == checker.History })
+		if found == allowed {
+			t.Errorf("%d bytes before the message that the next agent is not given: a finding %v, want %v", size, found, !allowed)
+		}
+	}
+}
+
 // A model's record names one message of a turn, and mentions the others: all were given to it.
 func TestOrderOfMentionedMessages(t *testing.T) {
 	t.Parallel()
 	records := ordinary()
 	early := turn("m2", 8, 9, 0, "m1")
 	for i := range early {
-		early[i].Via, early[i].Turn = "openai", ""
+		early[i].Via, early[i].Turn = "model", ""
 	}
 	records = append(records, early...)
 	records = append(records, history.Record{At: ms(9), Since: ms(8), Kind: history.Fault, Name: "worker killed"})

@@ -14,7 +14,8 @@
 //	           with a used id accepted
 //	outcome    the way in which a message ended has a cause: nothing fails, stops or is given up by
 //	           itself, and the reply of a done one names it
-//	history    an agent gets exactly the messages that the transcript has before its turn
+//	history    an agent gets exactly the messages that the transcript has before its turn, of a turn that failed or
+//	           was stopped only those that a recap has
 //	delivered  an outcome with a route is handled by its receiver, as it is stored, in one delivery
 //	signed     a delivery is signed, in time, for the chat that its sender named, and follows no redirect
 //	repeated   attempts of a delivery have the same bytes; one after the attempt that was handled says

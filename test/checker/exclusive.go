@@ -29,7 +29,7 @@ func (r *run) excused(t *history.Record) bool {
 		return true
 	}
 	holder := r.holder(t)
-	return holder != nil && holder.Via == "openai" && r.faultIn(holder.At, t.At, "worker stopped past its lease")
+	return holder != nil && holder.Via == "model" && r.faultIn(holder.At, t.At, "worker stopped past its lease")
 }
 
 // holder is the agent that had the lock when t began: the last earlier one that was still running.

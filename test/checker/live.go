@@ -112,7 +112,7 @@ func (r *run) poison() {
 		deaths := 0
 		from, to := int64(math.MaxInt64), int64(0)
 		for _, s := range m.sights {
-			if from, to = min(from, s.at), max(to, s.at); s.turn.Via != "openai" {
+			if from, to = min(from, s.at), max(to, s.at); s.turn.Via != "model" {
 				deaths++
 			}
 		}
@@ -126,11 +126,11 @@ func (r *run) poison() {
 	}
 }
 
-// endedToRetry reports whether a run ended in a way that is retried. For openai that is also a model's server that
+// endedToRetry reports whether a run ended in a way that is retried. For the agent model that is also a model's server that
 // breaks the connection: it goes on after the last stored step.
 func (r *run) endedToRetry(s sight) bool {
 	retried := func(end string) bool {
-		return end == history.EndRetry || s.turn.Via == "openai" && (end == history.EndFail || end == history.EndDie)
+		return end == history.EndRetry || s.turn.Via == "model" && (end == history.EndFail || end == history.EndDie)
 	}
 	return retried(s.turn.Plan) || slices.ContainsFunc(s.turn.IDs, func(id string) bool {
 		return retried(r.message(s.turn.Session, id).first.Plan)

@@ -76,8 +76,12 @@ func (r *run) interrupted(t *history.Record, others []string) bool {
 	return true
 }
 
-// history: an agent of exec or of simulate is given the whole transcript before its turn. A turn that was interrupted
-// may have left entries of the turn's own messages.
+// recalled is how much of the users' words in a turn that failed or was stopped later turns are given, in bytes.
+const recalled = 2 << 10
+
+// history: an agent of exec or of simulate is given the whole transcript before its turn, and of a turn that failed or
+// was stopped the messages whose words begin in its first 2 KB. A turn that was interrupted may have left entries of
+// the turn's own messages.
 func (r *run) history() {
 	for session, entries := range r.entries {
 		if kind := history.KindOf(session); kind != history.Plain && kind != history.Bursts {
@@ -85,12 +89,20 @@ func (r *run) history() {
 		}
 		before := map[string][]string{} // by turn: the messages before its first entry
 		ids := map[string][]string{}    // by transcript
+		ended := map[string]bool{}      // the turns that failed or were stopped
+		said := map[string]int{}        // by turn: the bytes of its messages so far
+		for _, e := range entries {
+			ended[e.Turn] = ended[e.Turn] || e.Status != ""
+		}
 		for _, e := range slices.SortedFunc(slices.Values(entries), func(a, b history.Record) int { return cmp.Compare(a.N, b.N) }) {
 			if _, ok := before[e.Turn]; !ok {
 				before[e.Turn] = slices.Clone(ids[e.SID])
 			}
 			if e.Role == "user" {
-				ids[e.SID] = append(ids[e.SID], e.ID)
+				if !ended[e.Turn] || said[e.Turn] < recalled {
+					ids[e.SID] = append(ids[e.SID], e.ID)
+				}
+				said[e.Turn] += len(e.Text)
 			}
 		}
 		for _, t := range r.turns[session] {

@@ -146,6 +146,9 @@ func (h *Harvest) transcripts(ctx context.Context) error {
 			if e.Tool != nil {
 				rec.Name = e.Tool.Name
 			}
+			if e.Ended != nil {
+				rec.Status = string(e.Ended.Status)
+			}
 			h.log.Add(rec)
 		}
 	}

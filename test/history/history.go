@@ -42,7 +42,7 @@ const (
 	Drained  = "drained"  // the harness: everything has run, or it gave up (Status)
 	Final    = "final"    // the harness, of each message at the end
 	Stored   = "stored"   // the harness, of a place where Redis has a refused message: Name
-	Entry    = "entry"    // the harness, of each transcript's entry at the end
+	Entry    = "entry"    // the harness, of each transcript's entry at the end: Status, if its turn failed or was stopped
 	Event    = "event"    // the harness, of each stored event at the end
 	Left     = "left"     // the harness: a key, a process or a panic that should not be there
 	Note     = "note"     // anyone, for people: Text

@@ -44,6 +44,30 @@ func TestPlantedFit(t *testing.T) {
 	}
 }
 
+// So does what the mutations of explorer and reference change, which the gate does not run.
+func TestScriptMutationsFit(t *testing.T) {
+	t.Parallel()
+	for _, of := range []string{"explore", "reference"} {
+		all, err := mutation.Load(filepath.Join("..", of, "testdata/mutations.txtar"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range all {
+			file := m.Head["file"]
+			if file == "" {
+				file = filepath.Join("internal/protocol/lua", m.Head["lua"])
+			}
+			text, err := os.ReadFile(filepath.Join(root, file))
+			if err == nil {
+				_, err = m.Edit(string(text))
+			}
+			if err != nil {
+				t.Errorf("%s: %v", of, err)
+			}
+		}
+	}
+}
+
 func has(t *testing.T, pkg, test string) bool {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(root, pkg, "*_test.go"))

@@ -236,7 +236,7 @@ func (b *actual) turn(h *sq.Claim) string {
 	for _, id := range t.Dropped {
 		dropped = append(dropped, b.names.message(strings.TrimPrefix(id, rediskey.IDPrefix(key))))
 	}
-	return turnText(b.names.turn(t.Fence), b.names.session(t.TranscriptID), t.Agent, t.Reset, t.Resume, messages, dropped, t.Attempt, int(t.Entries), t.Redelivered, endsOf(t.Ends))
+	return turnText(b.names.turn(t.Fence), b.names.session(t.TranscriptID), t.Agent, t.Reset, t.Resume, messages, dropped, t.Attempt, int(t.Entries), t.Redelivered, t.Throttled, endsOf(t.Ends))
 }
 
 // endsOf is how a turn is to end, in the model's terms.
@@ -251,9 +251,9 @@ func endsOf(err error) string {
 	return word(err)
 }
 
-func turnText(turn, transcriptID, agent, reset, resume string, messages, dropped []string, attempt, entries, again int, ends string) string {
-	return fmt.Sprintf("%s (ends %q) %s of %s %v, attempt %d, %d entries, redelivered %d, reset %q, resume %q, dropped %v",
-		turn, ends, transcriptID, agent, messages, attempt, entries, again, reset, resume, dropped)
+func turnText(turn, transcriptID, agent, reset, resume string, messages, dropped []string, attempt, entries, again, throttled int, ends string) string {
+	return fmt.Sprintf("%s (ends %q) %s of %s %v, attempt %d, %d entries, redelivered %d, throttled %d, reset %q, resume %q, dropped %v",
+		turn, ends, transcriptID, agent, messages, attempt, entries, again, throttled, reset, resume, dropped)
 }
 
 // finish returns the next turn, or the reason why there is none.

@@ -20,10 +20,14 @@ func (s *Session) Stop() string {
 	if s.Run.Phase != Idle {
 		s.Run.Stop = true // of a dead owner, too: the next claim reads it
 	}
-	if s.Run.Phase == Parked {
+	return fmt.Sprintf("%s T%d, %d archived", s.Run.Phase, s.Run.Fence, len(waiting))
+}
+
+// StopReplied wakes the session whose turn, without an owner, is to end: the sender does that after the reply.
+func (s *Session) StopReplied() {
+	if s.Run.Phase != Idle && s.Owner == 0 {
 		s.announce()
 	}
-	return fmt.Sprintf("%s T%d, %d archived", s.Run.Phase, s.Run.Fence, len(waiting))
 }
 
 // Cancel ends one message. running: if it is part of a turn, Cancel requests the turn's end.
@@ -204,7 +208,8 @@ func (s *Session) leftOut() (dead []*Message) {
 		ids = s.Run.IDs
 	}
 	for _, id := range ids {
-		if m := s.Messages[id]; m != nil && m.State == Archived && (m.Status == "failed" || m.Status == "stopped") {
+		m := s.Messages[id]
+		if m != nil && m.State == Archived && (m.Status == "failed" || m.Status == "stopped" || m.Status == "interrupted" && !strings.HasPrefix(m.Error, "rolled back")) {
 			dead = append(dead, m)
 		}
 	}

@@ -88,3 +88,39 @@ func (s *Session) recover() {
 	}
 	s.closeQuestion()
 }
+
+// endUnwritten ends a turn whose worker died when it was to write this end.
+func (s *Session) endUnwritten() {
+	r := &s.Run
+	if !r.Announced {
+		s.tell(started(r.Fence, r.TranscriptID, r.IDs))
+	}
+	status, why := "failed", r.Ending
+	switch r.Ending {
+	case "stop":
+		status, why = "stopped", "stopped by user"
+	case Interrupt:
+		status, why = "interrupted", "interrupted by a newer message"
+	case Rollback:
+		status, why = "interrupted", "rolled back by a newer message"
+	}
+	ids := r.IDs
+	for s.Journal == nil && r.Ending != "stop" && len(ids) > 1 && s.Messages[ids[len(ids)-1]].Steered {
+		ids = ids[:len(ids)-1]
+	}
+	for _, id := range ids {
+		s.archive(id, status, why)
+	}
+	s.putBack(r.IDs[len(ids):])
+	if r.Rotated == "" {
+		s.unsaid = unsaid{ids[len(ids)-1], r.Fence}
+	} else {
+		s.leaveMark()
+	}
+	if r.Ending == Rollback {
+		s.State = ""
+	}
+	s.Journal, r.Phase = nil, Idle
+	s.closeQuestion()
+	s.ends(status, r.Fence, why, s.all(ids)...)
+}

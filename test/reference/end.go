@@ -54,8 +54,7 @@ func (s *Session) Finish(h *Claim, e End) string {
 	case e.Status == "done":
 		s.Resume = Resume{}
 	case r.Rotated != "":
-		s.Resume.unmark() // it belonged to the old transcript
-		s.Resume.Suspended, s.Resume.atLarge = false, inARow{}
+		s.leaveMark()
 	}
 	if e.Told {
 		s.toldNotes(last.noted)
@@ -160,6 +159,7 @@ type Parking struct {
 	Failed      string // the error of an attempt
 	Interrupted string // the reason of an interruption
 	Question    int    // for whose decision it waits
+	Throttled   bool   // a provider asks for the wait
 }
 
 // Park leaves the turn, which stays as it is: the next claim goes on with it.
@@ -190,9 +190,12 @@ func (s *Session) Park(h *Claim, p Parking) string {
 		}
 	case p.Question > 0:
 		event = "turn_requeued parked"
+	case p.Throttled:
+		event = "turn_requeued throttled"
+		r.Throttled++
 	}
 	for _, id := range h.parts {
-		if p.Failed == "" && !asks {
+		if p.Failed == "" && !asks && !p.Throttled {
 			s.Messages[id].Redelivered++
 		}
 	}

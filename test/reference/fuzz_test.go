@@ -16,7 +16,7 @@ import (
 )
 
 // FuzzLife runs lives that the fuzzer makes. A life that fails is shrunk and printed; its input is
-// stored in testdata/fuzz, and is a test from then on. Move it into corpus, with a name.
+// stored in testdata/fuzz, and is a test from then on.
 func FuzzLife(f *testing.F) {
 	expect.Unraced(f)
 	for seed := range uint64(20) {
@@ -62,7 +62,7 @@ func deadly(data []byte) []byte {
 	return encode(head, ops)
 }
 
-// corpus has lives by name: those that show mutations, and those that showed mistakes.
+// corpus has lives by the name of the mutation that each shows.
 const corpus = "testdata/lives.txtar"
 
 func readCorpus(t testing.TB) map[string][]byte {

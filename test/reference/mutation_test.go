@@ -55,6 +55,22 @@ func TestMutations(t *testing.T) {
 	}
 }
 
+// A mutation that is removed takes its life along.
+func TestEachLifeHasItsMutation(t *testing.T) {
+	t.Parallel()
+	mutations, err := mutation.Load("testdata/mutations.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lives := readCorpus(t)
+	for _, m := range mutations {
+		delete(lives, m.Name)
+	}
+	for name := range lives {
+		t.Errorf("%s has a life for %s, which is not in mutations.txtar", corpus, name)
+	}
+}
+
 // change returns a mutation's change of a script's source. The mutation's file is one of internal/protocol/lua, or
 // a script of pkg/resume.
 func change(t *testing.T, m mutation.Mutation) func(source string) string {

@@ -57,7 +57,7 @@ func claim(l *life, a, b, c int) step {
 
 // told is a turn of the real side, in the model's form.
 func told(t reference.ClaimedTurn) string {
-	return turnText(fmt.Sprint("T", t.Number), t.TranscriptID, t.Agent, t.Reset, t.Resume, t.Messages, t.Dropped, t.Attempt, t.Entries, t.Again, t.Ends)
+	return turnText(fmt.Sprint("T", t.Number), t.TranscriptID, t.Agent, t.Reset, t.Resume, t.Messages, t.Dropped, t.Attempt, t.Entries, t.Again, t.Throttled, t.Ends)
 }
 
 func promote(l *life, _, _, c int) step {
@@ -291,6 +291,10 @@ func retryTurn(l *life, a, b, c int) step {
 	wait, done := time.Duration(a%3)*40*time.Second, []reference.Entry(nil)
 	if b%4 == 0 {
 		done = l.some(l.holder(c).model)
+	}
+	if b%4 == 1 {
+		return park(l, fmt.Sprintf("waits %s for a provider", wait), done, c,
+			reference.Parking{Throttled: true, Wait: wait.Milliseconds()}, sq.Parking{Throttled: true, Wait: wait})
 	}
 	return park(l, fmt.Sprintf("retries in %s", wait), done, c,
 		reference.Parking{Failed: "flaky", Wait: wait.Milliseconds()}, sq.Parking{Failed: errors.New("flaky"), Wait: wait})

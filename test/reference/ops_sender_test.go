@@ -202,7 +202,7 @@ func configure(l *life, a, b, c int) step {
 }
 
 func stop(l *life, _, _, c int) step {
-	return l.faulty(c, sender, step{"/stop", l.model.Stop, func() string {
+	s := l.faulty(c, sender, step{"/stop", l.model.Stop, func() string {
 		s, err := l.actual.client.Session(key).Stop(l.actual.ctx)
 		if err != nil {
 			return word(err)
@@ -213,6 +213,15 @@ func stop(l *life, _, _, c int) step {
 		}
 		return fmt.Sprintf("%s %s, %d archived", s.Phase, fence, s.Dropped)
 	}})
+	model := s.model
+	s.model = func() string {
+		result := model()
+		if result != "reply lost" {
+			l.model.StopReplied()
+		}
+		return result
+	}
+	return s
 }
 
 func cancel(l *life, a, b, c int) step {

@@ -128,3 +128,9 @@ func (s *Session) ClearOutside() bool {
 	s.Resume.unmark()
 	return was
 }
+
+// leaveMark removes what belongs to the transcript before.
+func (s *Session) leaveMark() {
+	s.Resume.unmark()
+	s.Resume.Suspended, s.Resume.atLarge = false, inARow{}
+}

@@ -88,6 +88,7 @@ type Message struct {
 	Error       string
 	Ended       int64
 	Route       *Route // of its outcome; nil: none
+	Steered     bool   // it has joined a turn that ran
 }
 
 // unsaid is the last message that failed or was stopped without entries, and the last turn's number by then.
@@ -134,7 +135,7 @@ type Run struct {
 	NoStart                          bool   // a drain keeps it from starting
 	Ending                           string // not "": it was begun only to end like this, and no agent runs
 	Question                         int    // its agent's open question; 0: none
-	LastAsked                        int    // the turn's last question, 0: it had none
+	LastAsked                        int    // the question that the run put last, 0: none, or its last was decided before
 	Decided                          int    // the last question with a decision
 	Decision                         string
 	value                            string // the key, if the question is a wait for a program's value
@@ -144,6 +145,8 @@ type Run struct {
 	Agent   string   // its own, if the next turn has another; "": the session's
 	Reset   string   // as its claim said
 	Until   int64    // of a parked one
+
+	Throttled int // how often its turn has waited for a provider
 }
 
 // Waits reports whether the turn waits for a program.

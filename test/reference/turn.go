@@ -29,6 +29,7 @@ type ClaimedTurn struct {
 	Dropped      []string
 	Omitted      int // older ones
 	Again        int // how often its first message was redelivered
+	Throttled    int // how often it has waited for a provider
 	Agent        string
 	Ends         string // not "": it was begun only to end like this
 
@@ -66,6 +67,14 @@ func (s *Session) Claim(worker int, serves []string) (h *Claim, again int64) {
 	if !turn {
 		return s.claimNext(worker, agent)
 	}
+	if r.Ending != "" && r.Phase != Parked && s.confirmed() {
+		if !r.Doubted {
+			s.Owner, r.Doubted = inDoubt, true
+			return nil, 0
+		}
+		s.endUnwritten()
+		return nil, s.Now
+	}
 	suspends := s.Resume.Suspended
 	if ends == "" && r.Phase != Parked {
 		if s.final() && !r.Doubted {
@@ -80,9 +89,6 @@ func (s *Session) Claim(worker int, serves []string) (h *Claim, again int64) {
 	s.joinDue()
 	if r.Phase != Parked {
 		s.recover()
-	}
-	if r.Ending != "" && r.Phase != Parked && s.confirmed() {
-		s.Journal = nil // its worker died when it was to end
 	}
 	reset := ""
 	switch {
@@ -101,7 +107,7 @@ func (s *Session) Claim(worker int, serves []string) (h *Claim, again int64) {
 	}
 	was := *r
 	s.starts(r.IDs)
-	r.Steer, r.Rotated, r.Agent, r.Ending, r.Reset = was.Steer, was.Rotated, was.Agent, ends, reset
+	r.Steer, r.Rotated, r.Agent, r.Ending, r.Reset, r.Throttled = was.Steer, was.Rotated, was.Agent, ends, reset, was.Throttled
 	return s.claimed(worker, agent), 0
 }
 
@@ -189,7 +195,7 @@ func (s *Session) told() ClaimedTurn {
 	return ClaimedTurn{
 		Number: s.Run.Fence, TranscriptID: s.Run.TranscriptID, Messages: slices.Clone(s.Run.IDs),
 		Attempt: head.Failures + 1, Entries: s.Run.Entries, Dropped: dropped, Omitted: omitted,
-		Again: head.Redelivered, Agent: s.Agent, noted: s.noted,
+		Again: head.Redelivered, Throttled: s.Run.Throttled, Agent: s.Agent, noted: s.noted,
 	}
 }
 
@@ -262,7 +268,7 @@ func (s *Session) Steer(h *Claim) string {
 			continue
 		}
 		s.leaves(id)
-		s.Messages[id].State, s.FollowUps[i].State = Active, "steered"
+		s.Messages[id].State, s.Messages[id].Steered, s.FollowUps[i].State = Active, true, "steered"
 		taken = append(taken, id)
 	}
 	s.Run.IDs = append(s.Run.IDs, taken...)
@@ -348,6 +354,7 @@ func (s *Session) AskFor(h *Claim, key string, value bool) string {
 	}
 	p, q := s.Journal, &s.question
 	if p != nil && p.given[key] != "" {
+		s.Run.LastAsked = 0 // this one was not put again, so a Withdraw has no question
 		return OK + " " + p.given[key]
 	}
 	again := p != nil && p.waits == key && p.number == q.number

@@ -174,6 +174,16 @@ func TestStatusOfAResumedTurn(t *testing.T) {
 	b.Replies("/status", "The turn resumes one that was interrupted.")
 }
 
+// /status says when a turn whose attempt failed tries again.
+func TestStatusOfAParkedRetry(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t)
+	b.SayAll("a", "b")
+	expect.OK(t, b.Start().Park(b.Ctx, protocol.Parking{Failed: errors.New("no"), Wait: 90 * time.Minute}))
+	b.Replies("/status", "The turn tries again in 1h")
+	b.Replies("/status", ", 1 waiting.")
+}
+
 func TestCommandHistory(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)

@@ -44,6 +44,8 @@ func note(e session.Event, own bool) (text string, alert bool) {
 			return printable.Line("the turn waits without a worker, and goes on after " + e.Name), false
 		case e.Reason == session.ReasonParked:
 			return "the turn waits without a worker, and goes on when this is decided", false
+		case e.Reason == session.ReasonThrottled:
+			return "the turn waits for its agent's provider, and goes on in " + e.RetryIn.String(), false
 		}
 		text, alert = "the turn was interrupted by "+interruption(e.Reason)+"; its message stays", true
 	case session.EventNotice:

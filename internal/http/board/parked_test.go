@@ -15,6 +15,12 @@ func (r *rig) pays(key string, timeout time.Duration) {
 	r.Helper()
 	r.parking(actors.Pays(), time.Millisecond, timeout)
 	r.send(key, "hello")
+	r.parks(key)
+}
+
+// parks waits until a session's turn is parked.
+func (r *rig) parks(key string) {
+	r.Helper()
 	expect.Soon(r, "the park", func() bool {
 		info, err := r.client.Session(key).Info(r.Context())
 		expect.OK(r, err)
@@ -37,6 +43,17 @@ func TestParkedTurn(t *testing.T) {
 		r.lacks(p, "<span>on ")
 		r.has(r.get("/board/"), 200, "asks: pay", "parked, denied <time", `data-left="7`)
 	}
+}
+
+// The pages say when a turn whose attempt failed tries again.
+func TestParkedRetry(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.worker()
+	r.send("web:1", "fail=retry hello")
+	r.parks("web:1")
+	r.has(r.get("/board/s/web:1"), 200, `class="state parked"`, "<span>tries again <time")
+	r.has(r.get("/board/"), 200, "parked, tries again <time")
 }
 
 // In a browser the question of a parked turn counts down, in the list and on its page, and one decision on two

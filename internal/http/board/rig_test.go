@@ -133,7 +133,7 @@ func (r *rig) parking(a agent.Agent, after, timeout time.Duration) {
 	r.Helper()
 	r.workers++
 	w, err := worker.New(acl.Client(r.T, acl.Worker), a, worker.Config{
-		Name: fmt.Sprintf("worker-%d", r.workers), AgentName: r.kind, Logger: slog.New(slog.DiscardHandler), ParkAfter: after, AskTimeout: timeout,
+		Name: fmt.Sprintf("worker-%d", r.workers), AgentName: r.kind, Logger: slog.New(slog.DiscardHandler), ParkAfter: after, AskTimeout: timeout, RetryBackoff: time.Hour,
 	})
 	expect.OK(r, err)
 	expect.OK(r, w.Start(context.Background()))

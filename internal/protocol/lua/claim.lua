@@ -8,7 +8,7 @@
 --
 -- KEYS fast: sentinel run followups resume journal paused scheduled active record pending
 -- KEYS full: sentinel run record followups resume events journal pending active lease paused scheduled retry
--- KEYS full: processed processed_day archived failed failed_day stopped owed outbox deliveries
+-- KEYS full: processed processed_day archived failed failed_day stopped owed outbox deliveries state
 -- ARGS
 --   ttl int          the sentinel's, ms
 --   worker
@@ -37,12 +37,12 @@
 -- EACH full
 --   s.prefix         of turn ids
 -- RETURNS
---   'turn' now:int fence:int sid entries:int dropped messages:message reset resume agent carries began:int keeps:int ends unheard:int
+--   'turn' now:int fence:int sid entries:int dropped messages:message reset resume agent carries began:int keeps:int ends throttled
 --     entries: written so far; dropped: 'omitted omitted_told ids' or ''; resume: the reason of
 --     the resume mark; carries: what the turn's journal has, 'steps' or
 --     'entries'; began: the fence of the first run that this one goes on from, 0: none; keeps: how many items of its
 --     output stand; ends: 'stop', 'interrupt' or 'rollback' if the turn was claimed only to be ended like that, or why it
---     is given up: no agent runs; unheard: how many of its messages, the last, are steers that no output has then.
+--     is given up: no agent runs; throttled: how often its runs have waited for a provider.
 --     The fast path leaves out the last eight: its turn's agent is the argument
 --   'other' now:int agent missing:int   this worker does not run the session's agent. missing: 1 if
 --     no living worker runs it. Then the session's record says so; else nothing is written
@@ -50,12 +50,13 @@
 --   'paused'
 --   'wait' at:int            ms
 --   'empty'
---   'again'              claim again: this call has archived a batch of the messages that a /stop
+--   'again' dead:int     claim again: this call has archived a batch of the messages that a /stop
 --     found waiting, or of messages at the head of the queue that are too long to be read, or it
---     has removed ids without a task from the queue or from active, or has moved messages from active to the queue
+--     has removed ids without a task from the queue or from active, or has moved messages from active to the queue, or
+--     it has ended a turn whose worker died when it was to write that end. dead: now, ms, if there are new dead letters, else 0
 --   'special'            the fast path has done nothing
---   message: id msg age:ms redelivered:int unique:flag
---     age: ms; the last two may be left out: 0
+--   message: id msg age:ms redelivered:int unique:flag steer:flag
+--     age: ms; the last three may be left out: 0
 --
 -- A repetition under the same token returns the same result. The full path begins with SET, unless
 -- it returns 'again': in a full Redis no new turn starts.
@@ -108,17 +109,18 @@ local last = math.max(tonumber(run.fence) or 0, tonumber(record.fence) or 0)
 local fence = begin(s, not run.fence, last, sid, '["' .. id .. '"]', entries, record.created_at)
 return turn{now = now, fence = fence, sid = sid, entries = entries, dropped = '', messages = {message_record(now, id, msg, seen, redelivered, unique_key)}}
 -- FULL
-local run = fields(s.run, 'token', 'fence', 'phase', 'ids', 'stop', 'interrupt', 'sid', 'entries', 'hold', 'reset', 'resume', 'done', 'rotated', 'rollback', 'seq', 'special', 'survived', 'doubted', 'other_agent', 'ending', 'steer')
+local run = fields(s.run, 'token', 'fence', 'phase', 'ids', 'stop', 'interrupt', 'sid', 'entries', 'hold', 'reset', 'resume', 'done', 'rotated', 'rollback', 'seq', 'special', 'survived', 'doubted', 'other_agent', 'ending', 'steer', 'throttled')
 local record = fields(s.record, 'session_id', 'fence', 'created_at', 'dropped', 'agent')
 local sid, entries = record.session_id, tonumber(run.entries) or 0
 local turn = begun(run) -- it has not ended, and the messages in active are its
+run.throttled = turn and of_turn(run, run.throttled) or ''
 
 -- A session keeps its agent: one that has had a turn without a name has DEFAULT_AGENT. A turn keeps the one that
 -- it began with.
 local other = turn and of_turn(run, run.other_agent) or ''
 local bound = other ~= '' and other or record.agent or record.fence and DEFAULT_AGENT or agent
 
--- A turn is begun to write its end. If its worker dies then, the next one reads nothing of it.
+-- A turn is begun to write its end. If its worker dies then, the next claim writes it.
 local ends, ending = ends_as(run)
 
 -- 1. The present owner keeps the session. A repeated claim returns the same result.
@@ -128,7 +130,7 @@ if owner == s.token and run.token == s.token then
   local ids = cjson.decode(run.ids)
   return turn{now = now, fence = tonumber(run.fence), sid = run.sid, entries = entries, dropped = notes_record(s, record.dropped),
     messages = message_records(s, ids, now), reset = of_turn(run, run.reset), resume = of_turn(run, run.resume), agent = bound,
-    carries = carries, began = began, keeps = keeps, ends = ends, unheard = ends ~= '' and carries == '' and unheard(s, ids) or 0}
+    carries = carries, began = began, keeps = keeps, ends = ends, throttled = run.throttled}
 end
 if owner then return held{left = call('PTTL', s.sentinel)} end
 
@@ -156,7 +158,7 @@ if not ordinary then
     archive_stopped(s, batch, now)
     if #batch > 0 then call('HSET', s.run, 'unsaid', (run.fence or '0') .. ' ' .. batch[#batch].id) end
     mark_stopping(s, more)
-    return again{}
+    return again{dead = now}
   end
   mark, in_active, due = load_mark(s), call('LRANGE', s.active, 0, -1), due_tasks(s, now)
   journal = fields(s.journal, 'fence', 'origin', 'closed', 'progress')
@@ -165,42 +167,45 @@ end
 -- 4. The turn that goes on, or ends, loses messages that another program has deleted or made too long. Others in
 -- active are of no turn: a stock asynq.Server died with them, or a record was lost. They go back to the head of
 -- the queue, unless such a server has a lease: wait for it.
-local group, gone, waits, strays, lost, place = {}, 0, false, {}, {}, {}
-for _, id in ipairs(in_active) do place[id] = true end
-if turn then
-  local ok, ids = try(cjson.decode, run.ids)
-  for _, id in ipairs(ok and type(ids) == 'table' and ids or {}) do
-    local t = place[id] and load_task(s, id)
-    if t and t.msg and not t.too_long then
-      group[#group + 1] = t
-      place[id] = false
+local group, gone, waits = {}, 0, false
+do
+  local strays, lost, place = {}, {}, {}
+  for _, id in ipairs(in_active) do place[id] = true end
+  if turn then
+    local ok, ids = try(cjson.decode, run.ids)
+    for _, id in ipairs(ok and type(ids) == 'table' and ids or {}) do
+      local t = place[id] and load_task(s, id)
+      if t and t.msg and not t.too_long then
+        group[#group + 1] = t
+        place[id] = false
+      end
     end
   end
-end
-for _, id in ipairs(in_active) do
-  if place[id] then
-    local theirs = leased(s, id, now)
-    if theirs then return wait{at = theirs} end
-    local there = call('HEXISTS', s.task .. id, 'msg') == 1
-    strays[#strays + 1] = there and id or nil
-    lost[#lost + 1] = not there and id or nil
+  for _, id in ipairs(in_active) do
+    if place[id] then
+      local theirs = leased(s, id, now)
+      if theirs then return wait{at = theirs} end
+      local there = call('HEXISTS', s.task .. id, 'msg') == 1
+      strays[#strays + 1] = there and id or nil
+      lost[#lost + 1] = not there and id or nil
+    end
   end
-end
-if #strays > 0 or #lost > 0 or turn and #group == 0 then
-  call('LLEN', s.pending)
-  call('DEL', s.lease) -- the first write frees memory; none is live
-  for _, id in ipairs(lost) do call('LREM', s.active, 1, id) end
-  if turn and #group == 0 then
-    call('DEL', s.journal)
-    close_question(s, now)
-    call('HSET', s.run, 'phase', 'idle')
+  if #strays > 0 or #lost > 0 or turn and #group == 0 then
+    call('LLEN', s.pending)
+    call('DEL', s.lease) -- the first write frees memory; none is live
+    for _, id in ipairs(lost) do call('LREM', s.active, 1, id) end
+    if turn and #group == 0 then
+      call('DEL', s.journal)
+      close_question(s, now)
+      call('HSET', s.run, 'phase', 'idle')
+    end
+    call('HSET', s.run, 'special', '1') -- for what a lost record knew
+    for _, id in ipairs(strays) do
+      requeue_message(s, id)
+      pcall('HINCRBY', s.task .. id, 'redelivered', 1)
+    end
+    return again{dead = 0}
   end
-  call('HSET', s.run, 'special', '1') -- for what a lost record knew
-  for _, id in ipairs(strays) do
-    requeue_message(s, id)
-    pcall('HINCRBY', s.task .. id, 'redelivered', 1)
-  end
-  return again{}
 end
 
 -- 5. The death of the turn's owner. One that has not confirmed its claim may not know of it, because the reply may
@@ -212,7 +217,11 @@ local survived = dead and string.match(run.survived or '', '^%d+') == run.fence
 local told = turn and string.match(run.seq or '', '^(%d+) ') == run.fence
 local shown = string.match(run.seq or '', '^(%d+) [1-9]') == run.fence -- followers have seen its start
 local crashed, excused, died = false, false, 0
-ending = ending and dead and told and not survived -- else nobody died when it was to end
+if ending and dead and told and not survived then
+  if doubts(s, run, ttl) then return held{left = tonumber(ttl)} end
+  end_unwritten(s, run, group, ends, now, shown)
+  return again{dead = now}
+end
 if dead and ends == '' and run.phase == 'running' and survived then
   excused = interrupt(mark, run.fence, LEASE_LOST, now, false)
 elseif dead and ends == '' and told and not survived then
@@ -224,12 +233,7 @@ elseif dead and ends == '' and told and not survived then
   elseif died >= stuck_limit then
     ends = 'given up: its worker died ' .. died .. ' times'
   end
-  -- A step that cannot be taken back waits for one more TTL: the owner may live, and report so
-  -- when it reaches Redis.
-  if (ends ~= '' or crashed and crash_suspends) and run.doubted ~= run.fence then
-    if call('SET', s.sentinel, IN_DOUBT, 'NX', 'PX', ttl) then call('HSET', s.run, 'doubted', run.fence) end
-    return held{left = tonumber(ttl)}
-  end
+  if (ends ~= '' or crashed and crash_suspends) and doubts(s, run, ttl) then return held{left = tonumber(ttl)} end
   if ends ~= '' and #group > 1 and not journal.closed and other == '' and (run.rotated or '') == '' then
     call('LLEN', s.pending)
     call('DEL', s.journal)
@@ -240,7 +244,7 @@ elseif dead and ends == '' and told and not survived then
     end
     close_question(s, now)
     call('HSET', s.run, 'phase', 'idle')
-    return again{}
+    return again{dead = 0}
   end
 end
 
@@ -260,7 +264,7 @@ if first and first.too_long and not turn then
       call('RPOP', s.pending)
       archive_too_long(s, t, now)
     end
-    return again{}
+    return again{dead = now}
   end
   first = false
 end
@@ -284,19 +288,14 @@ if not first or waits then
   call('DEL', s.sentinel)
   call('HSET', s.run, 'token', '', 'phase', 'idle', 'done', '0')
   local at = waits or next_at(s, now)
-  if at and at <= now then return again{} end
+  if at and at <= now then return again{dead = 0} end
   if at then return wait{at = at} end
   return empty{}
 end
 
 -- 9. A dead owner's run ends. If its start is not in the stream yet, write it now.
 if dead then
-  if not shown then
-    local _, began, keeps = carries_on(s, run.fence)
-    append_event(s, '{"type":"turn_started","session_id":"' .. (run.sid or '') .. '","turn":"' .. s.prefix .. run.fence ..
-      '","fence":' .. run.fence .. ',"messages":' .. list_of(s, cjson.decode(run.ids)) ..
-      (began > 0 and began ~= tonumber(run.fence) and ',"continues":"' .. s.prefix .. int(began) .. '","keeps":' .. int(keeps) .. '}' or '}'))
-  end
+  if not shown then append_event(s, dead_event(s, run, cjson.decode(run.ids))) end
   call('DEL', s.lease)
   for _, t in ipairs(group) do
     pcall('HINCRBY', s.task .. t.id, 'redelivered', 1)
@@ -314,7 +313,7 @@ end
 -- a crash suspended it, its interruptions are still counted: its message may be the one that kills
 -- workers.
 local reset, resumed, dropped, rotated = '', '', record.dropped, (run.rotated or '') ~= '' and run.rotated
-local keeps_log = not ending and (turn or belongs(s, journal, first.id))
+local keeps_log = turn or belongs(s, journal, first.id)
 if turn then sid = run.sid end
 if ends == '' and (mark.suspended or crashed and crash_suspends) then
   sid, rotated, reset, dropped, keeps_log = turn and rotated, false, 'suspended', '', keeps_log and journal.closed
@@ -348,6 +347,7 @@ elseif (run.rotated or '') ~= '' then
   call('HSET', s.run, 'rotated', '')
 end
 if turn and run.steer == run.fence then call('HSET', s.run, 'steer', fence) end
+if run.throttled ~= '' then call('HSET', s.run, 'throttled', fence .. ' ' .. run.throttled) end
 if journal.fence and keeps_log then
   call('HSET', s.journal, 'fence', fence)
 elseif journal.fence then
@@ -361,5 +361,4 @@ if reset ~= '' then call('HSET', s.run, 'reset', fence .. ' ' .. reset) end
 if resumed ~= '' then call('HSET', s.run, 'resume', fence .. ' ' .. resumed) end
 local carries, began, keeps = carries_on(s, fence)
 return turn{now = now, fence = fence, sid = sid, entries = entries, dropped = notes_record(s, dropped), messages = messages,
-  reset = reset, resume = resumed, agent = bound, carries = carries, began = began, keeps = keeps, ends = ends,
-  unheard = ends ~= '' and carries == '' and unheard(s, cjson.decode(ids)) or 0}
+  reset = reset, resume = resumed, agent = bound, carries = carries, began = began, keeps = keeps, ends = ends, throttled = run.throttled}

@@ -58,7 +58,7 @@
 --   'following' id msg age:ms redelivered:int unique:flag     the fast path's 'next': its caller knows the rest
 --   'lost'
 --   'special'                            the fast path has done nothing
---   message: id msg age:ms redelivered:int unique:flag     as in claim
+--   message: id msg age:ms redelivered:int unique:flag steer:flag     as in claim
 --
 -- A repetition returns the same, or 'special' on the fast path. The fast path writes statistics
 -- every ten turns and with a release. Until then the run record counts these turns, and the next

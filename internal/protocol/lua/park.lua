@@ -22,6 +22,7 @@
 --   age number             for how long the worker has run, ms
 --   progressed flag        this run has ended a tool that no earlier one had
 --   waits                  the number of the open question for whose decision it waits, see ask; '': none
+--   throttled flag         a provider asks for the wait: that is neither an attempt nor an interruption
 --   ids list               of the tasks, oldest first
 -- RETURNS
 --   'released' at:int now:int      at: when it can be claimed again, ms; 0: never
@@ -30,7 +31,7 @@
 --   'lost'
 
 local now = now_ms()
-local run = fields(s.run, 'token', 'fence', 'phase', 'done', 'hold', 'last', 'stop', 'rollback', 'interrupt', 'question', 'answered', 'rotated')
+local run = fields(s.run, 'token', 'fence', 'phase', 'done', 'hold', 'last', 'stop', 'rollback', 'interrupt', 'question', 'answered', 'rotated', 'throttled')
 if not owned(s, run) then
   if earlier_result(s, run) then return released{at = claimable_at(s, run, now) or 0, now = now} end
   return lost{}
@@ -46,7 +47,7 @@ local failed, again = {}, {}
 for _, id in ipairs(ids) do
   local msg = attempts ~= '' and call('HGET', s.task .. id, 'msg')
   if msg then failed[#failed + 1] = {id = id, msg = msg} end
-  if attempts == '' and not asks and call('HEXISTS', s.task .. id, 'msg') == 1 then again[#again + 1] = id end
+  if attempts == '' and not asks and not throttled and call('HEXISTS', s.task .. id, 'msg') == 1 then again[#again + 1] = id end
 end
 local mark = load_mark(s)
 progressed = progressed or call('HGET', s.journal, 'progress') == s.fence
@@ -64,6 +65,7 @@ call('PEXPIRE', s.journal, journal_ttl)
 if interrupted then store_interruption(s, mark) end
 count_processed(s, tonumber(run.done) or 0)
 call('HSET', s.run, 'token', '', 'phase', 'parked', 'hold', int(now + wait), 'last', s.token .. ' ' .. s.fence .. ' released', 'done', '0')
+if throttled then call('HSET', s.run, 'throttled', s.fence .. ' ' .. int((tonumber(of_turn(run, run.throttled)) or 0) + 1)) end
 if not asks then
   close_question(s, now)
   call('HDEL', s.run, 'question')

@@ -17,7 +17,7 @@
 --   'ok' messages:message more:flag     messages: those that the owner does not know of, as they are new or an
 --     earlier reply was lost; more: 1 if there may be more
 --   'lost'
---   message: id msg age:ms redelivered:int unique:flag     as in claim
+--   message: id msg age:ms redelivered:int unique:flag steer:flag     as in claim
 
 local run = fields(s.run, 'token', 'fence', 'ids', 'stop', 'rollback', 'interrupt')
 if not owned(s, run) then return lost{} end

@@ -16,7 +16,7 @@ var Claim = newMove[ClaimArgs]("claim", claimLua, readClaim)
 
 // ClaimKeys are the KEYS of Claim.
 func ClaimKeys(k Keys) []string {
-	return []string{k.Sentinel(), k.Run(), k.Record(), k.Followups(), k.Resume(), k.Events(), k.Journal(), k.Pending(), k.Active(), k.Lease(), k.Paused(), k.Scheduled(), k.Retry(), k.Processed(), k.ProcessedDay(), k.Archived(), k.Failed(), k.FailedDay(), k.Stopped(), k.Owed(), k.Outbox(), k.Deliveries()}
+	return []string{k.Sentinel(), k.Run(), k.Record(), k.Followups(), k.Resume(), k.Events(), k.Journal(), k.Pending(), k.Active(), k.Lease(), k.Paused(), k.Scheduled(), k.Retry(), k.Processed(), k.ProcessedDay(), k.Archived(), k.Failed(), k.FailedDay(), k.Stopped(), k.Owed(), k.Outbox(), k.Deliveries(), k.State()}
 }
 
 // ClaimArgs are the arguments of Claim.
@@ -92,34 +92,37 @@ func (a ClaimFastArgs) Words() []any {
 
 // ClaimResult is the result of Claim.
 type ClaimResult struct {
-	Status   Status
-	Left     int64
-	Now      int64
-	Agent    string
-	Missing  int64
-	Fence    int64
-	SID      string
-	Entries  int64
-	Dropped  string
-	Messages []Message
-	Reset    string
-	Resume   string
-	Carries  string
-	Began    int64
-	Keeps    int64
-	Ends     string
-	Unheard  int64
-	At       int64
+	Status    Status
+	Dead      int64
+	Left      int64
+	Now       int64
+	Agent     string
+	Missing   int64
+	Fence     int64
+	SID       string
+	Entries   int64
+	Dropped   string
+	Messages  []Message
+	Reset     string
+	Resume    string
+	Carries   string
+	Began     int64
+	Keeps     int64
+	Ends      string
+	Throttled string
+	At        int64
 }
 
 func readClaim(l script.Result) (r ClaimResult) {
 	switch r.Status = Status(l.Text(0)); r.Status {
+	case Again:
+		r.Dead = l.Int(1)
 	case Held:
 		r.Left = l.Int(1)
 	case Other:
 		r.Now, r.Agent, r.Missing = l.Int(1), l.Text(2), l.Int(3)
 	case Turn:
-		r.Now, r.Fence, r.SID, r.Entries, r.Dropped, r.Messages, r.Reset, r.Resume, r.Agent, r.Carries, r.Began, r.Keeps, r.Ends, r.Unheard = l.Int(1), l.Int(2), l.Text(3), l.Int(4), l.Text(5), records(l.List(6), readMessage), l.Text(7), l.Text(8), l.Text(9), l.Text(10), l.Int(11), l.Int(12), l.Text(13), l.Int(14)
+		r.Now, r.Fence, r.SID, r.Entries, r.Dropped, r.Messages, r.Reset, r.Resume, r.Agent, r.Carries, r.Began, r.Keeps, r.Ends, r.Throttled = l.Int(1), l.Int(2), l.Text(3), l.Int(4), l.Text(5), records(l.List(6), readMessage), l.Text(7), l.Text(8), l.Text(9), l.Text(10), l.Int(11), l.Int(12), l.Text(13), l.Text(14)
 	case Wait:
 		r.At = l.Int(1)
 	}

@@ -9,7 +9,7 @@
 -- they wait for the end of the turn.
 --
 -- KEYS sentinel run record followups resume events journal pending active lease paused scheduled retry
--- KEYS processed processed_day archived failed failed_day stopped owed outbox deliveries
+-- KEYS processed processed_day archived failed failed_day stopped owed outbox deliveries state
 -- ARGS
 --   ttl int          the sentinel's, ms
 --   worker
@@ -38,12 +38,12 @@
 -- EACH
 --   s.prefix         of turn ids
 -- RETURNS
---   'turn' now:int fence:int sid entries:int dropped messages:message reset resume agent carries began:int keeps:int ends unheard:int
+--   'turn' now:int fence:int sid entries:int dropped messages:message reset resume agent carries began:int keeps:int ends throttled
 --     entries: written so far; dropped: 'omitted omitted_told ids' or ''; resume: the reason of
 --     the resume mark; carries: what the turn's journal has, 'steps' or
 --     'entries'; began: the fence of the first run that this one goes on from, 0: none; keeps: how many items of its
 --     output stand; ends: 'stop', 'interrupt' or 'rollback' if the turn was claimed only to be ended like that, or why it
---     is given up: no agent runs; unheard: how many of its messages, the last, are steers that no output has then.
+--     is given up: no agent runs; throttled: how often its runs have waited for a provider.
 --     The fast path leaves out the last eight: its turn's agent is the argument
 --   'other' now:int agent missing:int   this worker does not run the session's agent. missing: 1 if
 --     no living worker runs it. Then the session's record says so; else nothing is written
@@ -51,37 +51,43 @@
 --   'paused'
 --   'wait' at:int            ms
 --   'empty'
---   'again'              claim again: this call has archived a batch of the messages that a /stop
+--   'again' dead:int     claim again: this call has archived a batch of the messages that a /stop
 --     found waiting, or of messages at the head of the queue that are too long to be read, or it
---     has removed ids without a task from the queue or from active, or has moved messages from active to the queue
+--     has removed ids without a task from the queue or from active, or has moved messages from active to the queue, or
+--     it has ended a turn whose worker died when it was to write that end. dead: now, ms, if there are new dead letters, else 0
 --   'special'            the fast path has done nothing
---   message: id msg age:ms redelivered:int unique:flag
---     age: ms; the last two may be left out: 0
+--   message: id msg age:ms redelivered:int unique:flag steer:flag
+--     age: ms; the last three may be left out: 0
 --
 -- A repetition under the same token returns the same result. The full path begins with SET, unless
 -- it returns 'again': in a full Redis no new turn starts.
 
 local call, pcall, try = redis.call, redis.pcall, pcall
 local KEYS, ARGV = KEYS, ARGV
-local s_sentinel, s_run, s_record, s_followups, s_resume, s_events, s_journal, s_pending, s_active, s_lease, s_paused, s_scheduled, s_retry, s_processed, s_processed_day, s_archived, s_failed, s_failed_day, s_stopped, s_owed, s_outbox, s_deliveries, s_longest, s_events_cap, s_short, s_large_bytes, s_task, s_token, s_prefix = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16], KEYS[17], KEYS[18], KEYS[19], KEYS[20], KEYS[21], KEYS[22], tonumber(ARGV[9]), ARGV[11], tonumber(ARGV[12]), ARGV[13], ARGV[19], ARGV[20], ARGV[23]
+local s_sentinel, s_run, s_record, s_followups, s_resume, s_events, s_journal, s_pending, s_active, s_lease, s_paused, s_scheduled, s_retry, s_processed, s_processed_day, s_archived, s_failed, s_failed_day, s_stopped, s_owed, s_outbox, s_deliveries, s_state, s_longest, s_events_cap, s_short, s_large_bytes, s_task, s_token, s_prefix = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16], KEYS[17], KEYS[18], KEYS[19], KEYS[20], KEYS[21], KEYS[22], KEYS[23], tonumber(ARGV[9]), ARGV[11], tonumber(ARGV[12]), ARGV[13], ARGV[19], ARGV[20], ARGV[23]
 local function fields_1(key)
-  local v = call('HMGET', key, 'msg', 'seen', 'redelivered', 'quiet', 'unique_key', 'route')
-  return {msg = v[1], seen = v[2], redelivered = v[3], quiet = v[4], unique_key = v[5], route = v[6]}
+  local v = call('HMGET', key, 'seq', 'first')
+  return {seq = v[1], first = v[2]}
 end
 local function fields_2(key)
-  local v = call('HMGET', key, 'token', 'fence', 'phase', 'ids', 'stop', 'interrupt', 'sid', 'entries', 'hold', 'reset', 'resume', 'done', 'rotated', 'rollback', 'seq', 'special', 'survived', 'doubted', 'other_agent', 'ending', 'steer')
-  return {token = v[1], fence = v[2], phase = v[3], ids = v[4], stop = v[5], interrupt = v[6], sid = v[7], entries = v[8], hold = v[9], reset = v[10], resume = v[11], done = v[12], rotated = v[13], rollback = v[14], seq = v[15], special = v[16], survived = v[17], doubted = v[18], other_agent = v[19], ending = v[20], steer = v[21]}
+  local v = call('HMGET', key, 'seq', 'state')
+  return {seq = v[1], state = v[2]}
 end
 local function fields_3(key)
+  local v = call('HMGET', key, 'msg', 'seen', 'redelivered', 'quiet', 'unique_key', 'route', 'steer')
+  return {msg = v[1], seen = v[2], redelivered = v[3], quiet = v[4], unique_key = v[5], route = v[6], steer = v[7]}
+end
+local function fields_4(key)
+  local v = call('HMGET', key, 'token', 'fence', 'phase', 'ids', 'stop', 'interrupt', 'sid', 'entries', 'hold', 'reset', 'resume', 'done', 'rotated', 'rollback', 'seq', 'special', 'survived', 'doubted', 'other_agent', 'ending', 'steer', 'throttled')
+  return {token = v[1], fence = v[2], phase = v[3], ids = v[4], stop = v[5], interrupt = v[6], sid = v[7], entries = v[8], hold = v[9], reset = v[10], resume = v[11], done = v[12], rotated = v[13], rollback = v[14], seq = v[15], special = v[16], survived = v[17], doubted = v[18], other_agent = v[19], ending = v[20], steer = v[21], throttled = v[22]}
+end
+local function fields_5(key)
   local v = call('HMGET', key, 'fence', 'origin', 'closed', 'progress')
   return {fence = v[1], origin = v[2], closed = v[3], progress = v[4]}
 end
 
 -- DEFAULT_AGENT is the agent of sessions that have no other one: internal/protocol/agents.
 local DEFAULT_AGENT = 'default'
-
--- IN_DOUBT is the sentinel's value while a dead owner has time to report that it lives.
-local IN_DOUBT = 'in doubt'
 
 -- LEASE_LOST is the reason if the turn's owner lost its lease and lives.
 local LEASE_LOST = 'lease_lost'
@@ -479,6 +485,28 @@ end
 -- count_processed(s, n) and count_archived(s, n) add n ended messages to asynq's statistics.
 local function count_processed(s_processed, s_processed_day, n) add(s_processed, s_processed_day, n) end
 
+-- dead_event(s, run, ids, ended) returns the start of a dead owner's run, or its end: ended has the further fields.
+local function dead_event(s_journal, s_prefix, run, ids, ended)
+  local _, began, keeps = carries_on(s_journal, run.fence)
+  local continues = ''
+  if began > 0 and began ~= tonumber(run.fence) then
+    continues = ',"continues":"' .. s_prefix .. string.format('%d', began) .. '"' .. (ended and '' or ',"keeps":' .. string.format('%d', keeps))
+  end
+  return '{"type":"' .. (ended and 'turn_ended' or 'turn_started') .. '","session_id":"' .. (run.sid or '') .. '","turn":"' .. s_prefix .. run.fence ..
+    '","fence":' .. run.fence .. ',"messages":' .. list_of(s_prefix, ids) .. continues .. (ended or '') .. '}'
+end
+
+-- IN_DOUBT is the sentinel's value while a dead owner has time to report that it lives.
+local IN_DOUBT = 'in doubt'
+
+-- doubts(s, run, ttl) returns whether the dead owner has one more TTL to report that it lives, before a step that cannot
+-- be taken back.
+local function doubts(s_run, s_sentinel, run, ttl)
+  if run.doubted == run.fence then return false end
+  if call('SET', s_sentinel, IN_DOUBT, 'NX', 'PX', ttl) then call('HSET', s_run, 'doubted', run.fence) end
+  return true
+end
+
 -- due_tasks(s, now) returns due delayed tasks, by time and then by order of enqueueing: {id, score,
 -- seq, zset, state}. state is false if the task is gone.
 local function due_tasks(s_retry, s_scheduled, s_task, now)
@@ -497,6 +525,153 @@ local function due_tasks(s_retry, s_scheduled, s_task, now)
     return a.id < b.id
   end)
   return due
+end
+
+-- held_lock(id, unique) returns the task's unique key if the task still holds that lock, or false.
+local function held_lock(id, unique)
+  return unique and unique ~= '' and call('GET', unique) == id and unique
+end
+
+-- NEAR is how many ids at either end of a long queue are searched.
+local NEAR = 500
+
+-- places(s, ids) returns the places of these messages, by the order of arrival. Its head is the id
+-- at the head of the queue once they are back, if there is one. A message with a place in the
+-- middle of a long queue goes further ahead, after the NEAR ids at the head.
+local function places(s_followups, s_pending, s_prefix, s_task, ids)
+  local oldest = call('LRANGE', s_pending, -NEAR, -1) -- newest first
+  local others = math.min(call('LLEN', s_pending) - #oldest, NEAR)
+  local newest = others > 0 and call('LRANGE', s_pending, 0, others - 1) or {}
+  local tasks, ahead = {}, {} -- by id
+
+  -- later(id, seq) returns whether a message arrived later and does not go to the head of the
+  -- queue.
+  local function later(id, seq)
+    local t = tasks[id] or fields_1(s_task .. id)
+    tasks[id] = t
+    if (tonumber(t.seq) or 0) <= seq then return false end
+    if ahead[id] == nil then ahead[id] = (t.first and call('HEXISTS', s_followups, (own_id(s_prefix, id))) == 1) or false end
+    return not ahead[id]
+  end
+
+  -- Each has its id, and before: how many of the oldest ids precede it, or behind: how many of the
+  -- newest follow it.
+  local back = {oldest = oldest, newest = newest}
+  local before, last_seq = 0, 0 -- ids are usually in the order of arrival
+  for _, id in ipairs(ids) do
+    local t = fields_2(s_task .. id)
+    local seq, behind = tonumber(t.seq) or 0, false
+    if seq < last_seq then before = 0 end
+    last_seq = seq
+    while before < #oldest and not later(oldest[#oldest - before], seq) do before = before + 1 end
+    if before == #oldest and #newest > 0 then
+      behind = 0
+      while behind < #newest and later(newest[behind + 1], seq) do behind = behind + 1 end
+      if behind == #newest then behind = false end
+    end
+    back[#back + 1] = {id = id, before = not behind and before, behind = behind}
+    -- A message that asynq or an operator has taken out of the turn does not come back.
+    if before == 0 and not back.head and t.state == 'active' then back.head = id end
+  end
+  back.head = back.head or oldest[#oldest]
+  return back
+end
+
+-- return_untaken(s, back) moves the messages from the turn to their places. If several have the
+-- same place, the first one is nearest to the head.
+local function return_untaken(s_active, s_followups, s_lease, s_pending, s_prefix, s_task, back)
+  local ahead, behind, nahead, nbehind = {}, {}, 0, 0
+  for i = #back, 1, -1 do -- newest first, as they stand in active
+    local id, b = back[i].id, back[i]
+    if call('LREM', s_active, '1', id) == 1 and call('EXISTS', s_task .. id) == 1 then
+      call('HSET', s_task .. id, 'state', 'pending')
+      local there = b.before and ahead or behind
+      local n = b.before or b.behind
+      there[n] = there[n] or {}
+      table.insert(there[n], id)
+      if b.before then nahead = math.max(nahead, n) else nbehind = math.max(nbehind, n) end
+    end
+    pcall('ZREM', s_lease, id)
+    pcall('HDEL', s_followups, own_id(s_prefix, id))
+  end
+  local line = {} -- from the middle to the head
+  for n = nahead, 0, -1 do
+    for _, id in ipairs(ahead[n] or {}) do line[#line + 1] = id end
+    if n > 0 then line[#line + 1] = back.oldest[#back.oldest - n + 1] end
+  end
+  if next(ahead) then
+    call('LTRIM', s_pending, 0, -1 - nahead)
+    call('RPUSH', s_pending, unpack(line))
+  end
+  line = {} -- from the middle to the end
+  for n = nbehind, 0, -1 do
+    local there = behind[n] or {} -- newest first
+    for i = #there, 1, -1 do line[#line + 1] = there[i] end
+    if n > 0 then line[#line + 1] = back.newest[n] end
+  end
+  if next(behind) then
+    call('LTRIM', s_pending, nbehind, -1)
+    call('LPUSH', s_pending, unpack(line))
+  end
+end
+
+-- set_idle(s, warm, ...) writes the run record of a session that finish releases. Most sessions are
+-- idle, so it deletes fields that only a turn needs. The name of a worker that keeps agents warm
+-- stays: senders notify it of the next message first. The last arguments are further fields.
+local function set_idle(s_run, warm, ...)
+  call('HSET', s_run, 'phase', 'idle', ...)
+  if warm == '1' then
+    call('HDEL', s_run, 'token', 'started_at', 'done')
+  else
+    call('HDEL', s_run, 'token', 'started_at', 'done', 'worker')
+  end
+end
+
+-- end_unwritten(s, run, group, how, now, shown) ends a turn whose worker died when it was to write this end. What killed
+-- it may be in the log: nobody reads that again, and the messages become dead letters. Steers go back to the queue if no
+-- agent has made anything of them, as in any end but a stop's.
+local function end_unwritten(s_active, s_archived, s_deliveries, s_events, s_events_cap, s_failed, s_failed_day, s_followups, s_journal, s_large_bytes, s_lease, s_outbox, s_owed, s_pending, s_prefix, s_processed, s_processed_day, s_resume, s_run, s_short, s_state, s_task, run, group, how, now, shown)
+  local status, why, code = 'failed', how, ',"code":"worker_died"'
+  if how == 'stop' then
+    status, why, code = 'stopped', WHY_STOPPED, ''
+  elseif how == 'interrupt' or how == 'rollback' then
+    status, why, code = 'interrupted', (how == 'interrupt' and 'interrupted' or 'rolled back') .. ' by a newer message', ''
+  end
+  local function outcome(ids)
+    return dead_event(s_journal, s_prefix, run, ids, ',"status":"' .. status .. '","error":' .. quote(why) .. code)
+  end
+  local ids, steers = {}, {}
+  if how ~= 'stop' and call('EXISTS', s_journal) == 0 then
+    while #group > 1 and group[#group].steer do table.insert(steers, 1, table.remove(group).id) end
+  end
+  local back = #steers > 0 and places(s_followups, s_pending, s_prefix, s_task, steers)
+  for i, t in ipairs(group) do
+    ids[i], t.unique = t.id, held_lock(t.id, t.unique_key)
+  end
+  local all = outcome(ids)
+  call('ZCARD', s_archived)
+  check_routes(s_deliveries, s_outbox, s_owed, group)
+
+  call('DEL', s_lease) -- the first write frees memory
+  if not shown then append_event(s_events, s_events_cap, s_large_bytes, s_run, s_short, dead_event(s_journal, s_prefix, run, cjson.decode(run.ids))) end
+  for _, t in ipairs(group) do
+    call('LREM', s_active, -1, t.id)
+    archive(s_archived, s_task, t.id, t.msg, t.unique, why, outcome{t.id}, now)
+    pcall('HDEL', s_followups, own_id(s_prefix, t.id))
+  end
+  if (run.rotated or '') ~= '' then -- the mark is the old transcript's
+    call('HDEL', s_resume, 'pending', 'reason', 'marked_at', 'suspended')
+  else
+    call('HSET', s_run, 'unsaid', run.fence .. ' ' .. ids[#ids])
+  end
+  if back then return_untaken(s_active, s_followups, s_lease, s_pending, s_prefix, s_task, back) end
+  call('DEL', s_journal)
+  if how == 'rollback' then call('DEL', s_state) end -- it may have what was rolled back
+  close_question(s_deliveries, s_outbox, s_prefix, s_task, now)
+  set_idle(s_run, '0', 'ended_at', string.format('%d', now))
+  keep_promises(s_deliveries, s_outbox, s_owed, s_prefix, s_task, group, all, now)
+  count_archived(s_failed, s_failed_day, s_processed, s_processed_day, #ids)
+  append_event(s_events, s_events_cap, s_large_bytes, s_run, s_short, all)
 end
 
 -- of_turn(run, value) returns what stands after the fence in the value of one of run's fields, or '' if it is another
@@ -563,7 +738,7 @@ end
 local function load_task(s_longest, s_task, id)
   local bytes = too_long(s_longest, s_task, id)
   if bytes then return {id = id, msg = '', too_long = bytes} end
-  local t = fields_1(s_task .. id)
+  local t = fields_3(s_task .. id)
   t.id = id
   return t
 end
@@ -657,11 +832,6 @@ local function load_mark(s_resume)
     runs = tonumber(m_runs) or 0, drained_at = tonumber(m_drained_at)}
 end
 
--- held_lock(id, unique) returns the task's unique key if the task still holds that lock, or false.
-local function held_lock(id, unique)
-  return unique and unique ~= '' and call('GET', unique) == id and unique
-end
-
 -- lock_of(s, id) returns the unique lock that a task holds, or false. It does not read the msg.
 local function lock_of(s_task, id) return held_lock(id, call('HGET', s_task .. id, 'unique_key')) end
 
@@ -675,12 +845,12 @@ local function mark_stopping(s_run, more)
   end
 end
 
--- message_record(now, id, msg, seen, redelivered, unique_key) returns the record of a message for
+-- message_record(now, id, msg, seen, redelivered, unique_key, steer) returns the record of a message for
 -- the worker that takes it.
-local function message_record(now, id, msg, seen, redelivered, unique_key)
+local function message_record(now, id, msg, seen, redelivered, unique_key, steer)
   local age = now - (tonumber(seen) or now)
-  if redelivered or unique_key then
-    return {id, msg, age, tonumber(redelivered) or 0, unique_key and 1 or 0}
+  if redelivered or unique_key or steer then
+    return {id, msg, age, tonumber(redelivered) or 0, unique_key and 1 or 0, steer and 1 or 0}
   end
   return {id, msg, age}
 end
@@ -690,7 +860,7 @@ local function message_records(s_longest, s_task, ids, now)
   local list = {}
   for i, id in ipairs(ids) do
     local t = load_task(s_longest, s_task, id)
-    list[i] = message_record(now, id, t.msg, t.seen, t.redelivered, t.unique_key)
+    list[i] = message_record(now, id, t.msg, t.seen, t.redelivered, t.unique_key, t.steer)
   end
   return list
 end
@@ -839,18 +1009,10 @@ local function take(s_active, s_pending, s_task, group, now, there)
   for i, t in ipairs(group) do
     if not there then call('RPOPLPUSH', s_pending, s_active) end
     activate(s_task, t.id, t.seen, string.format('%d', now))
-    messages[i] = message_record(now, t.id, t.msg, t.seen, t.redelivered, t.unique_key)
+    messages[i] = message_record(now, t.id, t.msg, t.seen, t.redelivered, t.unique_key, t.steer)
     ids = ids .. (i > 1 and ',' or '') .. quote(t.id)
   end
   return '[' .. ids .. ']', messages
-end
-
--- unheard(s, ids) returns how many of these messages, the last of a turn without a journal, were steered into it: no
--- agent's output has them.
-local function unheard(s_task, ids)
-  local n = 0
-  for i = 2, #ids do n = n + call('HEXISTS', s_task .. ids[i], 'steer') end
-  return n
 end
 
 local ttl, worker, phase, mode, cap, drop, debounce, warm, stuck_limit, crash_suspends, stop_batch, turn_limits, serves, elsewhere, fresh_sid, agent = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7], ARGV[8], tonumber(ARGV[10]), ARGV[14] == '1', ARGV[15], ARGV[16], ARGV[17], ARGV[18], ARGV[21], ARGV[22]
@@ -874,18 +1036,19 @@ local function begin(s_record, s_run, s_token, first, last, sid, ids, entries, k
   end
   return tonumber(fence)
 end
-local run = fields_2(s_run)
+local run = fields_4(s_run)
 local v = call('HMGET', s_record, 'session_id', 'fence', 'created_at', 'dropped', 'agent')
 local record_session_id, record_fence, record_created_at, record_dropped, record_agent = v[1], v[2], v[3], v[4], v[5]
 local sid, entries = record_session_id, tonumber(run.entries) or 0
 local turn = begun(run) -- it has not ended, and the messages in active are its
+run.throttled = turn and of_turn(run, run.throttled) or ''
 
 -- A session keeps its agent: one that has had a turn without a name has DEFAULT_AGENT. A turn keeps the one that
 -- it began with.
 local other = turn and of_turn(run, run.other_agent) or ''
 local bound = other ~= '' and other or record_agent or record_fence and DEFAULT_AGENT or agent
 
--- A turn is begun to write its end. If its worker dies then, the next one reads nothing of it.
+-- A turn is begun to write its end. If its worker dies then, the next claim writes it.
 local ends, ending = ends_as(run)
 
 -- 1. The present owner keeps the session. A repeated claim returns the same result.
@@ -893,7 +1056,7 @@ local owner = call('GET', s_sentinel)
 if owner == s_token and run.token == s_token then
   local carries, began, keeps = carries_on(s_journal, run.fence)
   local ids = cjson.decode(run.ids)
-  return {'turn', now, tonumber(run.fence), run.sid, entries, notes_record(s_record, record_dropped), message_records(s_longest, s_task, ids, now), of_turn(run, run.reset), of_turn(run, run.resume), bound, carries, began, keeps, ends, ends ~= '' and carries == '' and unheard(s_task, ids) or 0}
+  return {'turn', now, tonumber(run.fence), run.sid, entries, notes_record(s_record, record_dropped), message_records(s_longest, s_task, ids, now), of_turn(run, run.reset), of_turn(run, run.resume), bound, carries, began, keeps, ends, run.throttled}
 end
 if owner then return {'held', call('PTTL', s_sentinel)} end
 
@@ -921,51 +1084,54 @@ if not ordinary then
     archive_stopped(s_archived, s_deliveries, s_events, s_events_cap, s_failed, s_failed_day, s_followups, s_large_bytes, s_outbox, s_owed, s_prefix, s_processed, s_processed_day, s_run, s_short, s_stopped, s_task, batch, now)
     if #batch > 0 then call('HSET', s_run, 'unsaid', (run.fence or '0') .. ' ' .. batch[#batch].id) end
     mark_stopping(s_run, more)
-    return {'again'}
+    return {'again', now}
   end
   mark, in_active, due = load_mark(s_resume), call('LRANGE', s_active, 0, -1), due_tasks(s_retry, s_scheduled, s_task, now)
-  journal = fields_3(s_journal)
+  journal = fields_5(s_journal)
 end
 
 -- 4. The turn that goes on, or ends, loses messages that another program has deleted or made too long. Others in
 -- active are of no turn: a stock asynq.Server died with them, or a record was lost. They go back to the head of
 -- the queue, unless such a server has a lease: wait for it.
-local group, gone, waits, strays, lost, place = {}, 0, false, {}, {}, {}
-for _, id in ipairs(in_active) do place[id] = true end
-if turn then
-  local ok, ids = try(cjson.decode, run.ids)
-  for _, id in ipairs(ok and type(ids) == 'table' and ids or {}) do
-    local t = place[id] and load_task(s_longest, s_task, id)
-    if t and t.msg and not t.too_long then
-      group[#group + 1] = t
-      place[id] = false
+local group, gone, waits = {}, 0, false
+do
+  local strays, lost, place = {}, {}, {}
+  for _, id in ipairs(in_active) do place[id] = true end
+  if turn then
+    local ok, ids = try(cjson.decode, run.ids)
+    for _, id in ipairs(ok and type(ids) == 'table' and ids or {}) do
+      local t = place[id] and load_task(s_longest, s_task, id)
+      if t and t.msg and not t.too_long then
+        group[#group + 1] = t
+        place[id] = false
+      end
     end
   end
-end
-for _, id in ipairs(in_active) do
-  if place[id] then
-    local theirs = leased(s_lease, s_task, id, now)
-    if theirs then return {'wait', theirs} end
-    local there = call('HEXISTS', s_task .. id, 'msg') == 1
-    strays[#strays + 1] = there and id or nil
-    lost[#lost + 1] = not there and id or nil
+  for _, id in ipairs(in_active) do
+    if place[id] then
+      local theirs = leased(s_lease, s_task, id, now)
+      if theirs then return {'wait', theirs} end
+      local there = call('HEXISTS', s_task .. id, 'msg') == 1
+      strays[#strays + 1] = there and id or nil
+      lost[#lost + 1] = not there and id or nil
+    end
   end
-end
-if #strays > 0 or #lost > 0 or turn and #group == 0 then
-  call('LLEN', s_pending)
-  call('DEL', s_lease) -- the first write frees memory; none is live
-  for _, id in ipairs(lost) do call('LREM', s_active, 1, id) end
-  if turn and #group == 0 then
-    call('DEL', s_journal)
-    close_question(s_deliveries, s_outbox, s_prefix, s_task, now)
-    call('HSET', s_run, 'phase', 'idle')
+  if #strays > 0 or #lost > 0 or turn and #group == 0 then
+    call('LLEN', s_pending)
+    call('DEL', s_lease) -- the first write frees memory; none is live
+    for _, id in ipairs(lost) do call('LREM', s_active, 1, id) end
+    if turn and #group == 0 then
+      call('DEL', s_journal)
+      close_question(s_deliveries, s_outbox, s_prefix, s_task, now)
+      call('HSET', s_run, 'phase', 'idle')
+    end
+    call('HSET', s_run, 'special', '1') -- for what a lost record knew
+    for _, id in ipairs(strays) do
+      requeue_message(s_active, s_followups, s_lease, s_pending, s_prefix, s_task, id)
+      pcall('HINCRBY', s_task .. id, 'redelivered', 1)
+    end
+    return {'again', 0}
   end
-  call('HSET', s_run, 'special', '1') -- for what a lost record knew
-  for _, id in ipairs(strays) do
-    requeue_message(s_active, s_followups, s_lease, s_pending, s_prefix, s_task, id)
-    pcall('HINCRBY', s_task .. id, 'redelivered', 1)
-  end
-  return {'again'}
 end
 
 -- 5. The death of the turn's owner. One that has not confirmed its claim may not know of it, because the reply may
@@ -977,7 +1143,11 @@ local survived = dead and string.match(run.survived or '', '^%d+') == run.fence
 local told = turn and string.match(run.seq or '', '^(%d+) ') == run.fence
 local shown = string.match(run.seq or '', '^(%d+) [1-9]') == run.fence -- followers have seen its start
 local crashed, excused, died = false, false, 0
-ending = ending and dead and told and not survived -- else nobody died when it was to end
+if ending and dead and told and not survived then
+  if doubts(s_run, s_sentinel, run, ttl) then return {'held', tonumber(ttl)} end
+  end_unwritten(s_active, s_archived, s_deliveries, s_events, s_events_cap, s_failed, s_failed_day, s_followups, s_journal, s_large_bytes, s_lease, s_outbox, s_owed, s_pending, s_prefix, s_processed, s_processed_day, s_resume, s_run, s_short, s_state, s_task, run, group, ends, now, shown)
+  return {'again', now}
+end
 if dead and ends == '' and run.phase == 'running' and survived then
   excused = interrupt(mark, run.fence, LEASE_LOST, now, false)
 elseif dead and ends == '' and told and not survived then
@@ -989,12 +1159,7 @@ elseif dead and ends == '' and told and not survived then
   elseif died >= stuck_limit then
     ends = 'given up: its worker died ' .. died .. ' times'
   end
-  -- A step that cannot be taken back waits for one more TTL: the owner may live, and report so
-  -- when it reaches Redis.
-  if (ends ~= '' or crashed and crash_suspends) and run.doubted ~= run.fence then
-    if call('SET', s_sentinel, IN_DOUBT, 'NX', 'PX', ttl) then call('HSET', s_run, 'doubted', run.fence) end
-    return {'held', tonumber(ttl)}
-  end
+  if (ends ~= '' or crashed and crash_suspends) and doubts(s_run, s_sentinel, run, ttl) then return {'held', tonumber(ttl)} end
   if ends ~= '' and #group > 1 and not journal.closed and other == '' and (run.rotated or '') == '' then
     call('LLEN', s_pending)
     call('DEL', s_journal)
@@ -1005,7 +1170,7 @@ elseif dead and ends == '' and told and not survived then
     end
     close_question(s_deliveries, s_outbox, s_prefix, s_task, now)
     call('HSET', s_run, 'phase', 'idle')
-    return {'again'}
+    return {'again', 0}
   end
 end
 
@@ -1025,7 +1190,7 @@ if first and first.too_long and not turn then
       call('RPOP', s_pending)
       archive_too_long(s_archived, s_deliveries, s_events, s_events_cap, s_failed, s_failed_day, s_followups, s_large_bytes, s_longest, s_outbox, s_owed, s_prefix, s_processed, s_processed_day, s_run, s_short, s_task, t, now)
     end
-    return {'again'}
+    return {'again', now}
   end
   first = false
 end
@@ -1049,19 +1214,14 @@ if not first or waits then
   call('DEL', s_sentinel)
   call('HSET', s_run, 'token', '', 'phase', 'idle', 'done', '0')
   local at = waits or next_at(s_pending, s_retry, s_run, s_scheduled, s_task, now)
-  if at and at <= now then return {'again'} end
+  if at and at <= now then return {'again', 0} end
   if at then return {'wait', at} end
   return {'empty'}
 end
 
 -- 9. A dead owner's run ends. If its start is not in the stream yet, write it now.
 if dead then
-  if not shown then
-    local _, began, keeps = carries_on(s_journal, run.fence)
-    append_event(s_events, s_events_cap, s_large_bytes, s_run, s_short, '{"type":"turn_started","session_id":"' .. (run.sid or '') .. '","turn":"' .. s_prefix .. run.fence ..
-      '","fence":' .. run.fence .. ',"messages":' .. list_of(s_prefix, cjson.decode(run.ids)) ..
-      (began > 0 and began ~= tonumber(run.fence) and ',"continues":"' .. s_prefix .. string.format('%d', began) .. '","keeps":' .. string.format('%d', keeps) .. '}' or '}'))
-  end
+  if not shown then append_event(s_events, s_events_cap, s_large_bytes, s_run, s_short, dead_event(s_journal, s_prefix, run, cjson.decode(run.ids))) end
   call('DEL', s_lease)
   for _, t in ipairs(group) do
     pcall('HINCRBY', s_task .. t.id, 'redelivered', 1)
@@ -1079,7 +1239,7 @@ end
 -- a crash suspended it, its interruptions are still counted: its message may be the one that kills
 -- workers.
 local reset, resumed, dropped, rotated = '', '', record_dropped, (run.rotated or '') ~= '' and run.rotated
-local keeps_log = not ending and (turn or belongs(s_task, journal, first.id))
+local keeps_log = turn or belongs(s_task, journal, first.id)
 if turn then sid = run.sid end
 if ends == '' and (mark.suspended or crashed and crash_suspends) then
   sid, rotated, reset, dropped, keeps_log = turn and rotated, false, 'suspended', '', keeps_log and journal.closed
@@ -1113,6 +1273,7 @@ elseif (run.rotated or '') ~= '' then
   call('HSET', s_run, 'rotated', '')
 end
 if turn and run.steer == run.fence then call('HSET', s_run, 'steer', fence) end
+if run.throttled ~= '' then call('HSET', s_run, 'throttled', fence .. ' ' .. run.throttled) end
 if journal.fence and keeps_log then
   call('HSET', s_journal, 'fence', fence)
 elseif journal.fence then
@@ -1125,4 +1286,4 @@ end
 if reset ~= '' then call('HSET', s_run, 'reset', fence .. ' ' .. reset) end
 if resumed ~= '' then call('HSET', s_run, 'resume', fence .. ' ' .. resumed) end
 local carries, began, keeps = carries_on(s_journal, fence)
-return {'turn', now, fence, sid, entries, notes_record(s_record, dropped), messages, reset, resumed, bound, carries, began, keeps, ends, ends ~= '' and carries == '' and unheard(s_task, cjson.decode(ids)) or 0}
+return {'turn', now, fence, sid, entries, notes_record(s_record, dropped), messages, reset, resumed, bound, carries, began, keeps, ends, run.throttled}

@@ -25,12 +25,12 @@
 --   fresh_sid        a fresh transcript id
 --   agent            for a session that has none yet, by its key
 -- RETURNS
---   'turn' now:int fence:int sid entries:int dropped messages:message reset resume agent carries began:int keeps:int ends unheard:int
+--   'turn' now:int fence:int sid entries:int dropped messages:message reset resume agent carries began:int keeps:int ends throttled
 --     entries: written so far; dropped: 'omitted omitted_told ids' or ''; resume: the reason of
 --     the resume mark; carries: what the turn's journal has, 'steps' or
 --     'entries'; began: the fence of the first run that this one goes on from, 0: none; keeps: how many items of its
 --     output stand; ends: 'stop', 'interrupt' or 'rollback' if the turn was claimed only to be ended like that, or why it
---     is given up: no agent runs; unheard: how many of its messages, the last, are steers that no output has then.
+--     is given up: no agent runs; throttled: how often its runs have waited for a provider.
 --     The fast path leaves out the last eight: its turn's agent is the argument
 --   'other' now:int agent missing:int   this worker does not run the session's agent. missing: 1 if
 --     no living worker runs it. Then the session's record says so; else nothing is written
@@ -38,12 +38,13 @@
 --   'paused'
 --   'wait' at:int            ms
 --   'empty'
---   'again'              claim again: this call has archived a batch of the messages that a /stop
+--   'again' dead:int     claim again: this call has archived a batch of the messages that a /stop
 --     found waiting, or of messages at the head of the queue that are too long to be read, or it
---     has removed ids without a task from the queue or from active, or has moved messages from active to the queue
+--     has removed ids without a task from the queue or from active, or has moved messages from active to the queue, or
+--     it has ended a turn whose worker died when it was to write that end. dead: now, ms, if there are new dead letters, else 0
 --   'special'            the fast path has done nothing
---   message: id msg age:ms redelivered:int unique:flag
---     age: ms; the last two may be left out: 0
+--   message: id msg age:ms redelivered:int unique:flag steer:flag
+--     age: ms; the last three may be left out: 0
 --
 -- A repetition under the same token returns the same result. The full path begins with SET, unless
 -- it returns 'again': in a full Redis no new turn starts.
@@ -65,12 +66,12 @@ local function activate(s_task, id, seen, at)
   end
 end
 
--- message_record(now, id, msg, seen, redelivered, unique_key) returns the record of a message for
+-- message_record(now, id, msg, seen, redelivered, unique_key, steer) returns the record of a message for
 -- the worker that takes it.
-local function message_record(now, id, msg, seen, redelivered, unique_key)
+local function message_record(now, id, msg, seen, redelivered, unique_key, steer)
   local age = now - (tonumber(seen) or now)
-  if redelivered or unique_key then
-    return {id, msg, age, tonumber(redelivered) or 0, unique_key and 1 or 0}
+  if redelivered or unique_key or steer then
+    return {id, msg, age, tonumber(redelivered) or 0, unique_key and 1 or 0, steer and 1 or 0}
   end
   return {id, msg, age}
 end

@@ -51,7 +51,7 @@
 --   'following' id msg age:ms redelivered:int unique:flag     the fast path's 'next': its caller knows the rest
 --   'lost'
 --   'special'                            the fast path has done nothing
---   message: id msg age:ms redelivered:int unique:flag     as in claim
+--   message: id msg age:ms redelivered:int unique:flag steer:flag     as in claim
 --
 -- A repetition returns the same, or 'special' on the fast path. The fast path writes statistics
 -- every ten turns and with a release. Until then the run record counts these turns, and the next
@@ -61,8 +61,8 @@ local call, pcall, try = redis.call, redis.pcall, pcall
 local KEYS, ARGV = KEYS, ARGV
 local s_sentinel, s_run, s_record, s_followups, s_resume, s_events, s_transcript, s_journal, s_pending, s_active, s_lease, s_paused, s_scheduled, s_retry, s_completed, s_processed, s_processed_day, s_archived, s_failed, s_failed_day, s_owed, s_outbox, s_deliveries, s_events_cap, s_short, s_large_bytes, s_longest, s_task, s_token, s_fence, s_prefix = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16], KEYS[17], KEYS[18], KEYS[19], KEYS[20], KEYS[21], KEYS[22], KEYS[23], ARGV[1], tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[6]), ARGV[11], ARGV[12], ARGV[13], ARGV[17]
 local function fields_1(key)
-  local v = call('HMGET', key, 'msg', 'seen', 'redelivered', 'quiet', 'unique_key', 'route')
-  return {msg = v[1], seen = v[2], redelivered = v[3], quiet = v[4], unique_key = v[5], route = v[6]}
+  local v = call('HMGET', key, 'msg', 'seen', 'redelivered', 'quiet', 'unique_key', 'route', 'steer')
+  return {msg = v[1], seen = v[2], redelivered = v[3], quiet = v[4], unique_key = v[5], route = v[6], steer = v[7]}
 end
 local function fields_2(key)
   local v = call('HMGET', key, 'seq', 'first')
@@ -583,12 +583,12 @@ local function load_msg(s_task, id)
   return t_msg, held_lock(id, t_unique_key)
 end
 
--- message_record(now, id, msg, seen, redelivered, unique_key) returns the record of a message for
+-- message_record(now, id, msg, seen, redelivered, unique_key, steer) returns the record of a message for
 -- the worker that takes it.
-local function message_record(now, id, msg, seen, redelivered, unique_key)
+local function message_record(now, id, msg, seen, redelivered, unique_key, steer)
   local age = now - (tonumber(seen) or now)
-  if redelivered or unique_key then
-    return {id, msg, age, tonumber(redelivered) or 0, unique_key and 1 or 0}
+  if redelivered or unique_key or steer then
+    return {id, msg, age, tonumber(redelivered) or 0, unique_key and 1 or 0, steer and 1 or 0}
   end
   return {id, msg, age}
 end
@@ -598,7 +598,7 @@ local function message_records(s_longest, s_task, ids, now)
   local list = {}
   for i, id in ipairs(ids) do
     local t = load_task(s_longest, s_task, id)
-    list[i] = message_record(now, id, t.msg, t.seen, t.redelivered, t.unique_key)
+    list[i] = message_record(now, id, t.msg, t.seen, t.redelivered, t.unique_key, t.steer)
   end
   return list
 end
@@ -815,7 +815,7 @@ local function take(s_active, s_pending, s_task, group, now, there)
   for i, t in ipairs(group) do
     if not there then call('RPOPLPUSH', s_pending, s_active) end
     activate(s_task, t.id, t.seen, string.format('%d', now))
-    messages[i] = message_record(now, t.id, t.msg, t.seen, t.redelivered, t.unique_key)
+    messages[i] = message_record(now, t.id, t.msg, t.seen, t.redelivered, t.unique_key, t.steer)
     ids = ids .. (i > 1 and ',' or '') .. quote(t.id)
   end
   return '[' .. ids .. ']', messages

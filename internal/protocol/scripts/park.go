@@ -35,12 +35,13 @@ type ParkArgs struct {
 	Age        int64    // for how long the worker has run, ms
 	Progressed bool     // this run has ended a tool that no earlier one had
 	Waits      string   // the number of the open question for whose decision it waits, see ask; '': none
+	Throttled  bool     // a provider asks for the wait: that is neither an attempt nor an interruption
 	IDs        []string // of the tasks, oldest first
 }
 
 // Words are the arguments as ARGV has them.
 func (a ParkArgs) Words() []any {
-	return words([]any{a.Task, a.Prefix, a.Token, a.Fence, a.EventsCap, a.Short, a.LargeBytes, a.Wait, a.Attempts, a.Why, a.Event, a.Start, a.JournalTTL, a.Reason, a.StuckLimit, a.Age, Flag(a.Progressed), a.Waits}, a.IDs)
+	return words([]any{a.Task, a.Prefix, a.Token, a.Fence, a.EventsCap, a.Short, a.LargeBytes, a.Wait, a.Attempts, a.Why, a.Event, a.Start, a.JournalTTL, a.Reason, a.StuckLimit, a.Age, Flag(a.Progressed), a.Waits, Flag(a.Throttled)}, a.IDs)
 }
 
 // ParkResult is the result of Park.

@@ -24,6 +24,7 @@
 --   age number             for how long the worker has run, ms
 --   progressed flag        this run has ended a tool that no earlier one had
 --   waits                  the number of the open question for whose decision it waits, see ask; '': none
+--   throttled flag         a provider asks for the wait: that is neither an attempt nor an interruption
 --   ids list               of the tasks, oldest first
 -- RETURNS
 --   'released' at:int now:int      at: when it can be claimed again, ms; 0: never
@@ -35,8 +36,8 @@ local call, pcall, try = redis.call, redis.pcall, pcall
 local KEYS, ARGV = KEYS, ARGV
 local s_sentinel, s_run, s_resume, s_events, s_journal, s_pending, s_active, s_lease, s_scheduled, s_retry, s_processed, s_processed_day, s_outbox, s_deliveries, s_task, s_prefix, s_token, s_fence, s_events_cap, s_short, s_large_bytes = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14], ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6]), ARGV[7]
 local function fields_1(key)
-  local v = call('HMGET', key, 'token', 'fence', 'phase', 'done', 'hold', 'last', 'stop', 'rollback', 'interrupt', 'question', 'answered', 'rotated')
-  return {token = v[1], fence = v[2], phase = v[3], done = v[4], hold = v[5], last = v[6], stop = v[7], rollback = v[8], interrupt = v[9], question = v[10], answered = v[11], rotated = v[12]}
+  local v = call('HMGET', key, 'token', 'fence', 'phase', 'done', 'hold', 'last', 'stop', 'rollback', 'interrupt', 'question', 'answered', 'rotated', 'throttled')
+  return {token = v[1], fence = v[2], phase = v[3], done = v[4], hold = v[5], last = v[6], stop = v[7], rollback = v[8], interrupt = v[9], question = v[10], answered = v[11], rotated = v[12], throttled = v[13]}
 end
 
 -- LEASE_LOST is the reason if the turn's owner lost its lease and lives.
@@ -287,6 +288,13 @@ local function now_ms()
   return time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
+-- of_turn(run, value) returns what stands after the fence in the value of one of run's fields, or '' if it is another
+-- turn's.
+local function of_turn(run, value)
+  local of, what = string.match(value or '', '^(%d+) (.*)$')
+  return of == run.fence and what or ''
+end
+
 -- owned(s, run) returns whether the turn still belongs to this token and fence. If not, nothing may
 -- be written.
 local function owned(s_fence, s_sentinel, s_token, run)
@@ -359,8 +367,8 @@ local function with_error(msg, why, seconds)
   return without(msg, {[7] = true, [11] = true}) .. '\58' .. varint(#why) .. why .. '\88' .. varint(seconds)
 end
 
-local wait, attempts, why, event, start, journal_ttl, reason, stuck_limit, age, progressed, waits = tonumber(ARGV[8]), ARGV[9], ARGV[10], ARGV[11], ARGV[12], ARGV[13], ARGV[14], tonumber(ARGV[15]), tonumber(ARGV[16]), ARGV[17] == '1', ARGV[18]
-local at = 19
+local wait, attempts, why, event, start, journal_ttl, reason, stuck_limit, age, progressed, waits, throttled = tonumber(ARGV[8]), ARGV[9], ARGV[10], ARGV[11], ARGV[12], ARGV[13], ARGV[14], tonumber(ARGV[15]), tonumber(ARGV[16]), ARGV[17] == '1', ARGV[18], ARGV[19] == '1'
+local at = 20
 local function list()
   local l, n = {}, tonumber(ARGV[at])
   for i = 1, n do l[i] = ARGV[at + i] end
@@ -386,7 +394,7 @@ local failed, again = {}, {}
 for _, id in ipairs(ids) do
   local msg = attempts ~= '' and call('HGET', s_task .. id, 'msg')
   if msg then failed[#failed + 1] = {id = id, msg = msg} end
-  if attempts == '' and not asks and call('HEXISTS', s_task .. id, 'msg') == 1 then again[#again + 1] = id end
+  if attempts == '' and not asks and not throttled and call('HEXISTS', s_task .. id, 'msg') == 1 then again[#again + 1] = id end
 end
 local mark = load_mark(s_resume)
 progressed = progressed or call('HGET', s_journal, 'progress') == s_fence
@@ -404,6 +412,7 @@ call('PEXPIRE', s_journal, journal_ttl)
 if interrupted then store_interruption(s_resume, s_run, mark) end
 count_processed(s_processed, s_processed_day, tonumber(run.done) or 0)
 call('HSET', s_run, 'token', '', 'phase', 'parked', 'hold', string.format('%d', (now + wait)), 'last', s_token .. ' ' .. s_fence .. ' released', 'done', '0')
+if throttled then call('HSET', s_run, 'throttled', s_fence .. ' ' .. string.format('%d', ((tonumber(of_turn(run, run.throttled)) or 0) + 1))) end
 if not asks then
   close_question(s_deliveries, s_outbox, s_prefix, s_task, now)
   call('HDEL', s_run, 'question')

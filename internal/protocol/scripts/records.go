@@ -27,10 +27,11 @@ type Message struct {
 	Age         time.Duration
 	Redelivered int64
 	Unique      bool
+	Steer       bool
 }
 
 func readMessage(l script.Result) (r Message) {
-	r.ID, r.Msg, r.Age, r.Redelivered, r.Unique = l.Text(0), l.Text(1), l.Millis(2), l.Int(3), l.Bool(4)
+	r.ID, r.Msg, r.Age, r.Redelivered, r.Unique, r.Steer = l.Text(0), l.Text(1), l.Millis(2), l.Int(3), l.Bool(4), l.Bool(5)
 	return r
 }
 

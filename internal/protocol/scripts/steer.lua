@@ -19,14 +19,14 @@
 --   'ok' messages:message more:flag     messages: those that the owner does not know of, as they are new or an
 --     earlier reply was lost; more: 1 if there may be more
 --   'lost'
---   message: id msg age:ms redelivered:int unique:flag     as in claim
+--   message: id msg age:ms redelivered:int unique:flag steer:flag     as in claim
 
 local call, pcall, try = redis.call, redis.pcall, pcall
 local KEYS, ARGV = KEYS, ARGV
 local s_sentinel, s_run, s_followups, s_pending, s_active, s_task, s_prefix, s_token, s_fence, s_longest = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 local function fields_1(key)
-  local v = call('HMGET', key, 'msg', 'seen', 'redelivered', 'quiet', 'unique_key', 'route')
-  return {msg = v[1], seen = v[2], redelivered = v[3], quiet = v[4], unique_key = v[5], route = v[6]}
+  local v = call('HMGET', key, 'msg', 'seen', 'redelivered', 'quiet', 'unique_key', 'route', 'steer')
+  return {msg = v[1], seen = v[2], redelivered = v[3], quiet = v[4], unique_key = v[5], route = v[6], steer = v[7]}
 end
 local function fields_2(key)
   local v = call('HMGET', key, 'token', 'fence', 'ids', 'stop', 'rollback', 'interrupt')
@@ -57,12 +57,12 @@ local function load_task(s_longest, s_task, id)
   return t
 end
 
--- message_record(now, id, msg, seen, redelivered, unique_key) returns the record of a message for
+-- message_record(now, id, msg, seen, redelivered, unique_key, steer) returns the record of a message for
 -- the worker that takes it.
-local function message_record(now, id, msg, seen, redelivered, unique_key)
+local function message_record(now, id, msg, seen, redelivered, unique_key, steer)
   local age = now - (tonumber(seen) or now)
-  if redelivered or unique_key then
-    return {id, msg, age, tonumber(redelivered) or 0, unique_key and 1 or 0}
+  if redelivered or unique_key or steer then
+    return {id, msg, age, tonumber(redelivered) or 0, unique_key and 1 or 0, steer and 1 or 0}
   end
   return {id, msg, age}
 end
@@ -72,7 +72,7 @@ local function message_records(s_longest, s_task, ids, now)
   local list = {}
   for i, id in ipairs(ids) do
     local t = load_task(s_longest, s_task, id)
-    list[i] = message_record(now, id, t.msg, t.seen, t.redelivered, t.unique_key)
+    list[i] = message_record(now, id, t.msg, t.seen, t.redelivered, t.unique_key, t.steer)
   end
   return list
 end

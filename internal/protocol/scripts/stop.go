@@ -42,6 +42,7 @@ type StopResult struct {
 	Fence  int64
 	Meant  int64
 	More   bool
+	Wake   bool
 }
 
 func readStop(l script.Result) (r StopResult) {
@@ -49,7 +50,7 @@ func readStop(l script.Result) (r StopResult) {
 	case Earlier, Late:
 		r.Status = s
 	default:
-		r.Phase, r.Fence, r.Meant, r.More = l.Text(0), l.Int(1), l.Int(2), l.Bool(3)
+		r.Phase, r.Fence, r.Meant, r.More, r.Wake = l.Text(0), l.Int(1), l.Int(2), l.Bool(3), l.Bool(4)
 	}
 	return r
 }

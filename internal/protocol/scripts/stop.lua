@@ -18,9 +18,9 @@
 --   deadline number      do nothing after this ms: the sender has given up, and does not mean
 --     messages that came since
 -- RETURNS
---   result: phase fence:int meant:int more:flag
---     phase: 'idle', 'starting', 'running' or 'parked', after which the session is to be claimed; meant:
---     how many messages it applies to; more: 1 if more are to be archived: call again with the next number
+--   result: phase fence:int meant:int more:flag wake:flag
+--     phase: 'idle', 'starting', 'running' or 'parked'; meant: how many messages it applies to; more: 1 if more are to
+--     be archived: call again with the next number; wake: 1 if the turn has no owner: the session is to be claimed
 --   'earlier'            this call has archived a batch of an earlier stop: call again with the
 --     same number
 --   'late'
@@ -439,8 +439,10 @@ local now = now_ms()
 
 -- A claim or another stop may archive some of these as well. So they are counted when they are
 -- moved to the list. Ids without a task are subtracted when they are found.
-local of, phase, fence, meant, rest = string.match(call('GET', s_call) or '', '^(%d+) (%S+) (%d+) (%d+) (%d)$')
-if of and tonumber(of) >= number then return {phase, tonumber(fence), tonumber(meant), tonumber(rest)} end
+local of, phase, fence, meant, rest, wake = string.match(call('GET', s_call) or '', '^(%d+) (%S+) (%d+) (%d+) (%d) (%d)$')
+if of and tonumber(of) >= number then
+  return {phase, tonumber(fence), tonumber(meant), tonumber(rest), tonumber(wake)}
+end
 local first = not of and number == 1
 if first and now > deadline then return {'late'} end
 
@@ -473,9 +475,9 @@ if requests and phase ~= 'idle' and run_stop ~= fence then
   if owner then call('PUBLISH', 'turnstile:signal:' .. run_worker, '{"kind":"stop","token":"' .. owner .. '","fence":' .. fence .. '}') end
 end
 n = math.max(tonumber(meant) - #batch + n, 0)
-rest = more and 1 or 0
+rest, wake = more and 1 or 0, phase ~= 'idle' and not owner and 1 or 0
 if n > 0 or rest > 0 or phase ~= 'idle' then
-  keep_result(s_call, number, phase, fence, n, rest)
+  keep_result(s_call, number, phase, fence, n, rest, wake)
   if requests then audit(s_audit, s_by, 'stop', phase ~= 'idle' and s_prefix .. fence or '', now) end
 end
-return {phase, tonumber(fence), n, rest}
+return {phase, tonumber(fence), n, rest, wake}

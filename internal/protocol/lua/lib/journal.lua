@@ -13,11 +13,3 @@ local function carries_on(s, fence)
   if j.fence ~= tostring(fence) then return '', 0, 0 end
   return j.closed and 'steps' or 'entries', tonumber(j.began) or 0, tonumber(j.keeps) or 0
 end
-
--- unheard(s, ids) returns how many of these messages, the last of a turn without a journal, were steered into it: no
--- agent's output has them.
-local function unheard(s, ids)
-  local n = 0
-  for i = 2, #ids do n = n + call('HEXISTS', s.task .. ids[i], 'steer') end
-  return n
-end

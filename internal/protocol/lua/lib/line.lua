@@ -112,7 +112,7 @@ local function take(s, group, now, there)
   for i, t in ipairs(group) do
     if not there then call('RPOPLPUSH', s.pending, s.active) end
     activate(s, t.id, t.seen, int(now))
-    messages[i] = message_record(now, t.id, t.msg, t.seen, t.redelivered, t.unique_key)
+    messages[i] = message_record(now, t.id, t.msg, t.seen, t.redelivered, t.unique_key, t.steer)
     ids = ids .. (i > 1 and ',' or '') .. quote(t.id)
   end
   return '[' .. ids .. ']', messages

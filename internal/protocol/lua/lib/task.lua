@@ -33,17 +33,17 @@ end
 local function load_task(s, id)
   local bytes = too_long(s, id)
   if bytes then return {id = id, msg = '', too_long = bytes} end
-  local t = fields(s.task .. id, 'msg', 'seen', 'redelivered', 'quiet', 'unique_key', 'route')
+  local t = fields(s.task .. id, 'msg', 'seen', 'redelivered', 'quiet', 'unique_key', 'route', 'steer')
   t.id = id
   return t
 end
 
--- message_record(now, id, msg, seen, redelivered, unique_key) returns the record of a message for
+-- message_record(now, id, msg, seen, redelivered, unique_key, steer) returns the record of a message for
 -- the worker that takes it.
-local function message_record(now, id, msg, seen, redelivered, unique_key)
+local function message_record(now, id, msg, seen, redelivered, unique_key, steer)
   local age = now - (tonumber(seen) or now)
-  if redelivered or unique_key then
-    return message{id = id, msg = msg, age = age, redelivered = tonumber(redelivered) or 0, unique = unique_key and 1 or 0}
+  if redelivered or unique_key or steer then
+    return message{id = id, msg = msg, age = age, redelivered = tonumber(redelivered) or 0, unique = unique_key and 1 or 0, steer = steer and 1 or 0}
   end
   return message{id = id, msg = msg, age = age}
 end
@@ -53,7 +53,7 @@ local function message_records(s, ids, now)
   local list = {}
   for i, id in ipairs(ids) do
     local t = load_task(s, id)
-    list[i] = message_record(now, id, t.msg, t.seen, t.redelivered, t.unique_key)
+    list[i] = message_record(now, id, t.msg, t.seen, t.redelivered, t.unique_key, t.steer)
   end
   return list
 end
