@@ -6,6 +6,7 @@ SCRIPTS  := .ci/run $(wildcard .ci/*.sh deploy/*.sh docs/runbook/*.sh)
 # The agents of the npm registry that `make real-agents` runs, and where to.
 AGENTS   ?= $(BIN)/agents
 NPM      := opencode-ai@1.18.33 @google/gemini-cli@0.61.0 @anthropic-ai/claude-code@2.1.197 @openai/codex@0.169.0
+MCP      := @modelcontextprotocol/server-everything@2026.8.31 @modelcontextprotocol/server-filesystem@2026.8.31
 # The packages whose tests take longest begin first.
 LONG     := ./pkg/worker ./internal/http/gateway ./pkg/agent/acp ./test/examples ./cmd/worker
 # How many packages are tested at once. More than there are cores, because tests often wait, for a lease to end for example.
@@ -85,9 +86,9 @@ explore: ## every order of the protocol's steps in small configurations (EXPLORE
 walk: ## one message through a build with coverage, beside the walk of docs/internals/architecture.md
 	.ci/walk.sh
 
-real-agents: ## installs agents of the npm registry into AGENTS and runs them, their models scripted
-	npm install --global --prefix "$(AGENTS)" --no-fund --no-audit $(NPM)
-	PATH="$(abspath $(AGENTS))/bin:$$PATH" go test -count=1 -v -run 'Real|Opencode|Gemini' ./pkg/agent/acp ./pkg/agent/cli ./test/deploy
+real-agents: ## installs agents and MCP servers of the npm registry into AGENTS and runs them, the models scripted
+	npm install --global --prefix "$(AGENTS)" --no-fund --no-audit $(NPM) $(MCP)
+	PATH="$(abspath $(AGENTS))/bin:$$PATH" go test -count=1 -v -run 'Real|Opencode|Gemini' ./pkg/agent/acp ./pkg/agent/cli ./internal/mcp ./test/deploy
 
 sdks: ## installs client libraries of npm into test/sdks and runs them against the programs
 	npm ci --ignore-scripts --prefer-offline --no-fund --no-audit --prefix test/sdks/testdata

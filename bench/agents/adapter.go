@@ -25,7 +25,7 @@ var adapters = []adapter{
 	{"exec jsonl", "jsonl", []string{"TURNSTILE_AGENT=exec", "TURNSTILE_AGENT_FORMAT=jsonl"}},
 	{"claude", "claude", []string{"TURNSTILE_AGENT=claude"}},
 	{"acp", "acp", []string{"TURNSTILE_AGENT=acp"}},
-	{"openai", "", []string{"TURNSTILE_AGENT=openai", "TURNSTILE_MODEL=m"}},
+	{"model", "", []string{"TURNSTILE_AGENT=model", "TURNSTILE_MODEL=m"}},
 }
 
 type bench struct {

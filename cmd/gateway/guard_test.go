@@ -19,7 +19,7 @@ func TestGuardBesideBuiltWorkers(t *testing.T) {
 	t.Parallel()
 	tools := filepath.Join(t.TempDir(), "tools.json")
 	expect.OK(t, os.WriteFile(tools, []byte(`[{"name": "now", "description": "The time.", "argv": ["date"]}]`), 0o600))
-	model := []string{"TURNSTILE_AGENT=openai", "TURNSTILE_OPENAI_BASE_URL=http://127.0.0.1:1/v1", "TURNSTILE_MODEL=m"}
+	model := []string{"TURNSTILE_AGENT=model", "TURNSTILE_MODEL_URL=http://127.0.0.1:1/v1", "TURNSTILE_MODEL=m"}
 	for name, c := range map[string]struct {
 		program string
 		environ []string

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"turnstile/internal/mcp"
 	"turnstile/internal/program/config"
 	"turnstile/internal/program/service"
 	"turnstile/internal/protocol/wire"
@@ -20,7 +21,7 @@ import (
 	"turnstile/pkg/agent/cli"
 	"turnstile/pkg/agent/echo"
 	"turnstile/pkg/agent/exec"
-	"turnstile/pkg/agent/openai"
+	"turnstile/pkg/agent/model"
 	"turnstile/pkg/session"
 	"turnstile/pkg/worker"
 )
@@ -52,11 +53,16 @@ func newAgent(s config.Worker, log *slog.Logger) (agent.Agent, error) {
 	if s.Isolation == config.Isolation(agent.IsolationConfined) && s.RunsPrograms() {
 		log.Info("agents are confined; UDP, unix sockets by path, memory and disk are not: see docs/security.md")
 	}
+	if s.Agent != config.AgentModel && s.MCPFile != "" {
+		if file, err := mcp.Load(s.MCPFile); err == nil && len(file.Ask) > 0 {
+			log.Warn("ask of TURNSTILE_MCP_FILE is for the agent model only: this one asks by its own settings, if at all", "agent_kind", s.Agent)
+		}
+	}
 	switch s.Agent {
 	case config.AgentEcho:
 		return echo.New(), nil
-	case config.AgentOpenAI:
-		return newOpenAI(s, log)
+	case config.AgentModel:
+		return newModel(s, log)
 	case config.AgentACP:
 		a, err := acp.New(acpConfig(s, log))
 		return a, commandError(err)
@@ -105,61 +111,61 @@ func execConfig(s config.Worker, log *slog.Logger) exec.Config {
 
 func acpConfig(s config.Worker, log *slog.Logger) acp.Config {
 	return acp.Config{
-		Command: s.Command, Commands: s.UserCommands, Env: environment(s), Grace: grace(s), Permissions: acp.Permissions(s.ACPPermissions),
+		Command: s.Command, Commands: s.UserCommands, Model: s.Model, Mode: s.ACPMode, Env: environment(s), Grace: grace(s), Permissions: acp.Permissions(s.ACPPermissions),
 		Workspace: s.WorkspaceDir, WorkspaceGroup: s.WorkspaceGroup.Number, Files: s.ACPFiles, Terminal: s.ACPTerminal,
-		Isolation: isolation(s), Logger: log,
+		Isolation: isolation(s), MCPFile: s.MCPFile, Logger: log,
 	}
 }
 
 func presetConfig(s config.Worker, log *slog.Logger) cli.Config {
 	return cli.Config{
 		Command: s.Command, Commands: s.UserCommands, Model: s.Model, Env: environment(s), Ask: s.AskTools,
-		Workspace: s.WorkspaceDir, WorkspaceGroup: s.WorkspaceGroup.Number, Isolation: isolation(s), Grace: grace(s), Logger: log,
+		Workspace: s.WorkspaceDir, WorkspaceGroup: s.WorkspaceGroup.Number, Isolation: isolation(s), Grace: grace(s), MCPFile: s.MCPFile, Logger: log,
 	}
 }
 
-func openAIConfig(s config.Worker, log *slog.Logger) openai.Config {
-	return openai.Config{
-		BaseURL: s.OpenAIBaseURL, Key: s.OpenAIKey, Model: s.Model, Isolation: isolation(s), Grace: grace(s), Env: environment(s), Logger: log,
-		Instructable: s.Instruct,
+func modelConfig(s config.Worker, log *slog.Logger) model.Config {
+	return model.Config{
+		Provider: string(s.Provider), URL: s.ModelURL, Key: s.ModelKey, Model: s.Model, Isolation: isolation(s), Grace: grace(s), Env: environment(s), Logger: log,
+		Instructable: s.Instruct, MCPFile: s.MCPFile,
 	}
 }
 
-func newOpenAI(s config.Worker, log *slog.Logger) (agent.Agent, error) {
-	c, err := openAIFiles(s, openAIConfig(s, log))
+func newModel(s config.Worker, log *slog.Logger) (agent.Agent, error) {
+	c, err := modelFiles(s, modelConfig(s, log))
 	if err != nil {
 		return nil, err
 	}
-	a, err := openai.New(c)
+	a, err := model.New(c)
 	if err != nil {
-		return nil, fmt.Errorf("%w TURNSTILE_AGENT=openai: %w", config.ErrInvalid, err)
+		return nil, fmt.Errorf("%w TURNSTILE_AGENT=model: %w", config.ErrInvalid, err)
 	}
-	return a, nil
+	return a.KeepServers(), nil
 }
 
-// openAIFiles reads the files that the settings name. The error joins all problems.
-func openAIFiles(s config.Worker, c openai.Config) (openai.Config, error) {
+// modelFiles reads the files that the settings name. The error joins all problems.
+func modelFiles(s config.Worker, c model.Config) (model.Config, error) {
 	var problems []error
-	if path := s.OpenAIFile; path != "" {
-		if err := readOpenAI(path, &c); err != nil {
-			problems = append(problems, fmt.Errorf("%w TURNSTILE_OPENAI_FILE: %w", config.ErrInvalid, config.FileProblem(err)))
+	if path := s.ModelFile; path != "" {
+		if err := readModel(path, &c); err != nil {
+			problems = append(problems, fmt.Errorf("%w TURNSTILE_MODEL_FILE: %w", config.ErrInvalid, config.FileProblem(err)))
 		}
 	}
 	if path := s.ToolsFile; path != "" {
 		var err error
-		if c.Tools, err = openai.LoadTools(path); err != nil {
+		if c.Tools, err = model.LoadTools(path); err != nil {
 			problems = append(problems, fmt.Errorf("%w TURNSTILE_TOOLS_FILE: %w", config.ErrInvalid, config.FileProblem(err)))
 		}
 	}
 	return c, errors.Join(problems...)
 }
 
-// leastContext is the least context_tokens of openai: a request with less has no room for a
+// leastContext is the least context_tokens of model: a request with less has no room for a
 // message.
 const leastContext = 100
 
-// readOpenAI reads TURNSTILE_OPENAI_FILE. Missing fields keep their defaults.
-func readOpenAI(path string, c *openai.Config) error {
+// readModel reads TURNSTILE_MODEL_FILE. Missing fields keep their defaults.
+func readModel(path string, c *model.Config) error {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return err
@@ -168,7 +174,11 @@ func readOpenAI(path string, c *openai.Config) error {
 		SystemPrompt  string        `json:"system_prompt"`
 		Temperature   *float64      `json:"temperature"`
 		MaxTokens     int           `json:"max_tokens"`
+		Thinking      string        `json:"thinking"`
+		ThinkTokens   int           `json:"thinking_tokens"`
 		ContextTokens *int          `json:"context_tokens"`
+		ImageBytes    int           `json:"image_bytes"`
+		Compact       bool          `json:"compact"`
 		ToolRounds    int           `json:"tool_rounds"`
 		ToolTimeout   wire.Duration `json:"tool_timeout"`
 	}
@@ -180,12 +190,13 @@ func readOpenAI(path string, c *openai.Config) error {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	c.SystemPrompt, c.Temperature, c.MaxTokens = strings.TrimSpace(f.SystemPrompt), f.Temperature, f.MaxTokens
-	c.ToolRounds, c.ToolTimeout = f.ToolRounds, time.Duration(f.ToolTimeout)
+	c.ImageBytes, c.Compact, c.ToolRounds, c.ToolTimeout = f.ImageBytes, f.Compact, f.ToolRounds, time.Duration(f.ToolTimeout)
+	c.Thinking, c.ThinkingTokens = f.Thinking, f.ThinkTokens
 	switch {
 	case f.Temperature != nil && !(*f.Temperature >= 0 && *f.Temperature <= 2):
 		return fmt.Errorf("%s: temperature: use a number from 0 to 2", path)
-	case f.MaxTokens < 0 || f.ToolRounds < 0 || f.ToolTimeout < 0:
-		return fmt.Errorf("%s: max_tokens, tool_rounds and tool_timeout: use 0, for the default, or more", path)
+	case f.MaxTokens < 0 || f.ImageBytes < 0 || f.ToolRounds < 0 || f.ToolTimeout < 0:
+		return fmt.Errorf("%s: max_tokens, image_bytes, tool_rounds and tool_timeout: use 0, for the default, or more", path)
 	case f.ContextTokens != nil && *f.ContextTokens < leastContext:
 		return fmt.Errorf("%s: context_tokens: use at least %d", path, leastContext)
 	case f.ContextTokens != nil:

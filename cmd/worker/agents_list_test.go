@@ -34,14 +34,14 @@ func TestAgentsCheck(t *testing.T) {
 	expect.Equal(t, "warning", r.err, `worker: the agents a, b share the key ANTHROPIC_API_KEY of the worker's environment: give each its own with "env": {"ANTHROPIC_API_KEY": {"from": "VARIABLE"}}`+"\n")
 	bad := agentsFile(t, `{
 		"a": {"sessions": ["x:*"], "agent": "exec", "agent_command": "no-such-agent"},
-		"b": {"sessions": ["y:*"], "agent": "openai", "model": "m", "openai_file": "/gone"}}`)
+		"b": {"sessions": ["y:*"], "agent": "model", "model": "m", "model_file": "/gone"}}`)
 	for _, args := range [][]string{{"agents", "check", "--agents-file", bad}, {"--agents-file", bad}} {
 		r := call(t, []string{"REDIS_URL=redis://127.0.0.1:1"}, args...).want(t, exitUsage)
 		lines := strings.Split(strings.TrimSpace(r.err), "\n")
 		expect.Equal(t, "lines", len(lines), 2)
 		for i, want := range []string{
 			`worker: setting TURNSTILE_AGENTS_FILE: agent "a": agent_command: `,
-			`worker: setting TURNSTILE_AGENTS_FILE: agent "b": openai_file: open /gone: no such file or directory: correct the path, or let the program read it`,
+			`worker: setting TURNSTILE_AGENTS_FILE: agent "b": model_file: open /gone: no such file or directory: correct the path, or let the program read it`,
 		} {
 			if !strings.HasPrefix(lines[i], want) {
 				t.Errorf("line %q, want %s", lines[i], want)
@@ -60,12 +60,12 @@ func TestOperatorsWithoutKeys(t *testing.T) {
 	dir, err := workspace.Root{Path: root}.Directory("a:1")
 	expect.OK(t, err)
 	file := agentsFile(t, fmt.Sprintf(`{
-		"a": {"sessions": ["a:*"], "agent": "openai", "model": "m", "openai_api_key_env": "GONE", "workspace_dir": %q},
-		"b": {"sessions": ["b:*"], "agent": "openai", "model": "m", "openai_api_key_file": "/gone"}}`, root))
-	environ := []string{"REDIS_URL=" + url, "TURNSTILE_AGENTS_FILE=" + file, "TURNSTILE_OPENAI_API_KEY_FILE=/gone"}
+		"a": {"sessions": ["a:*"], "agent": "model", "model": "m", "model_key_env": "GONE", "workspace_dir": %q},
+		"b": {"sessions": ["b:*"], "agent": "model", "model": "m", "model_key_file": "/gone"}}`, root))
+	environ := []string{"REDIS_URL=" + url, "TURNSTILE_AGENTS_FILE=" + file, "TURNSTILE_MODEL_KEY_FILE=/gone"}
 	wrote(t, c, "a:1", "web/alice", "hello", "")
 	list := call(t, environ, "agents").want(t, exitOK).out
-	expect.Equal(t, "the list", list, "AGENT  KIND    SESSIONS  WORKERS\na      openai  a:*       0\nb      openai  b:*       0\n")
+	expect.Equal(t, "the list", list, "AGENT  KIND   SESSIONS  WORKERS\na      model  a:*       0\nb      model  b:*       0\n")
 	for _, args := range [][]string{{"export", "--sender", "web/alice"}, {"forget", "--sender", "web/alice"}} {
 		if r := call(t, environ, args...).want(t, exitOK); !strings.Contains(r.out, filepath.Base(dir)) {
 			t.Errorf("%s: %s", args, r.out)
@@ -74,8 +74,8 @@ func TestOperatorsWithoutKeys(t *testing.T) {
 	for _, args := range [][]string{{}, {"agents", "check"}} {
 		r := call(t, environ[:2], args...).want(t, exitUsage)
 		const entry = "worker: setting TURNSTILE_AGENTS_FILE: agent "
-		want := entry + `"a": openai_api_key_env names the variable "GONE", which is not set` + "\n" +
-			entry + `"b": openai_api_key_file cannot be used: open /gone: no such file or directory: correct the path, or let the program read it` + "\n"
+		want := entry + `"a": model_key_env names the variable "GONE", which is not set` + "\n" +
+			entry + `"b": model_key_file cannot be used: open /gone: no such file or directory: correct the path, or let the program read it` + "\n"
 		expect.Equal(t, fmt.Sprint(args), r.err, want)
 	}
 }
@@ -94,9 +94,9 @@ func TestFiveBots(t *testing.T) {
 		name := fmt.Sprintf("bot%d", i)
 		environ = append(environ, fmt.Sprintf("KEY%d=secret%d", i, i))
 		entries[name] = map[string]any{
-			"sessions": []string{name + ":*"}, "agent": "openai", "model": "model" + name, "openai_base_url": model.URL(),
-			"openai_file":        agentsFile(t, fmt.Sprintf(`{"system_prompt": "You are %s."}`, name)),
-			"openai_api_key_env": fmt.Sprintf("KEY%d", i),
+			"sessions": []string{name + ":*"}, "agent": "model", "model": "model" + name, "model_url": model.URL(),
+			"model_file":    agentsFile(t, fmt.Sprintf(`{"system_prompt": "You are %s."}`, name)),
+			"model_key_env": fmt.Sprintf("KEY%d", i),
 		}
 	}
 	text, err := json.Marshal(entries)

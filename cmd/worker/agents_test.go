@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"turnstile/internal/program/config"
-	"turnstile/pkg/agent/openai"
+	"turnstile/pkg/agent/model"
 	"turnstile/test/expect"
 )
 
@@ -26,7 +26,7 @@ func TestNewAgent(t *testing.T) {
 		}
 		return path
 	}
-	model := map[string]string{"TURNSTILE_AGENT": "openai", "TURNSTILE_MODEL": "m", "TURNSTILE_OPENAI_BASE_URL": "http://127.0.0.1:1/v1"}
+	model := map[string]string{"TURNSTILE_AGENT": "model", "TURNSTILE_MODEL": "m", "TURNSTILE_MODEL_URL": "http://127.0.0.1:1/v1"}
 	with := func(vars map[string]string, name, value string) map[string]string {
 		all := map[string]string{name: value}
 		for n, v := range vars {
@@ -42,11 +42,11 @@ func TestNewAgent(t *testing.T) {
 		"exec":             {map[string]string{"TURNSTILE_AGENT": "exec", "TURNSTILE_AGENT_COMMAND": "cat"}, "*exec.Agent"},
 		"acp":              {map[string]string{"TURNSTILE_AGENT": "acp", "TURNSTILE_AGENT_COMMAND": "cat --acp"}, "*acp.Agent"},
 		"claude":           {map[string]string{"TURNSTILE_AGENT": "claude", "TURNSTILE_AGENT_COMMAND": "cat"}, "*cli.Agent"},
-		"openai":           {model, "*openai.Agent"},
-		"no file there":    {with(model, "TURNSTILE_OPENAI_FILE", dir+"/none"), "setting TURNSTILE_OPENAI_FILE: open "},
+		"openai":           {model, "*model.Agent"},
+		"no file there":    {with(model, "TURNSTILE_MODEL_FILE", dir+"/none"), "setting TURNSTILE_MODEL_FILE: open "},
 		"no tools there":   {with(model, "TURNSTILE_TOOLS_FILE", dir+"/none"), "setting TURNSTILE_TOOLS_FILE: "},
 		"no tools in it":   {with(model, "TURNSTILE_TOOLS_FILE", file("bad.json", "{")), "setting TURNSTILE_TOOLS_FILE: "},
-		"a key in a folly": {with(model, "TURNSTILE_OPENAI_API_KEY", "geheim\n2"), "setting TURNSTILE_AGENT=openai: "},
+		"a key in a folly": {with(model, "TURNSTILE_MODEL_KEY", "geheim\n2"), "setting TURNSTILE_AGENT=model: "},
 	} {
 		a, err := newAgent(load(t, c.vars), slog.New(slog.DiscardHandler))
 		got := fmt.Sprintf("%T", a)
@@ -66,27 +66,56 @@ func TestNewAgent(t *testing.T) {
 	}
 }
 
-// The model gets the values of TURNSTILE_OPENAI_FILE.
-func TestOpenAIFile(t *testing.T) {
+// The model gets the values of TURNSTILE_MODEL_FILE.
+func TestModelFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "model.json")
-	read := func(text string) (openai.Config, error) {
+	read := func(text string) (model.Config, error) {
 		expect.OK(t, os.WriteFile(path, []byte(text), 0o600))
-		s := load(t, map[string]string{"TURNSTILE_MODEL": "m", "TURNSTILE_OPENAI_FILE": path})
-		return openAIFiles(s, openAIConfig(s, nil))
+		s := load(t, map[string]string{"TURNSTILE_MODEL": "m", "TURNSTILE_MODEL_FILE": path})
+		return modelFiles(s, modelConfig(s, nil))
 	}
-	c, err := read(`{"system_prompt": "Be brief.\n", "temperature": 0.5, "max_tokens": 30, "context_tokens": 3100, "tool_rounds": 32, "tool_timeout": "33s"}`)
-	if err != nil || c.SystemPrompt != "Be brief." || *c.Temperature != 0.5 || c.MaxTokens != 30 || c.ContextTokens != 3100 || c.ToolRounds != 32 || c.ToolTimeout != 33*time.Second || c.Model != "m" {
+	c, err := read(`{"system_prompt": "Be brief.\n", "temperature": 0.5, "max_tokens": 30, "thinking": "adaptive", "thinking_tokens": 2000, "context_tokens": 3100, "image_bytes": 7000, "compact": true, "tool_rounds": 32, "tool_timeout": "33s"}`)
+	if err != nil || c.SystemPrompt != "Be brief." || *c.Temperature != 0.5 || c.MaxTokens != 30 || c.Thinking != "adaptive" || c.ThinkingTokens != 2000 || c.ContextTokens != 3100 || c.ImageBytes != 7000 || !c.Compact || c.ToolRounds != 32 || c.ToolTimeout != 33*time.Second || c.Model != "m" {
 		t.Errorf("%+v, %v", c, err)
 	}
 	for text, want := range map[string]string{
 		`{`: "JSON", `[]`: "object", `{"max_token": 1}`: "max_token", `{"tool_timeout": 3}`: "tool_timeout", `{"temperature": 2.1}`: "temperature: use a number from 0 to 2",
-		`{"max_tokens": -1}`: "use 0, for the default, or more", `{"tool_rounds": -1}`: "tool_rounds", `{"tool_timeout": "-1s"}`: "tool_timeout", `{"context_tokens": 99}`: "context_tokens: use at least 100",
+		`{"max_tokens": -1}`: "use 0, for the default, or more", `{"tool_rounds": -1}`: "tool_rounds", `{"image_bytes": -1}`: "image_bytes", `{"tool_timeout": "-1s"}`: "tool_timeout", `{"context_tokens": 99}`: "context_tokens: use at least 100",
 	} {
 		_, err := read(text)
 		line := fmt.Sprint(err)
-		if !errors.Is(err, config.ErrInvalid) || !strings.HasPrefix(line, "setting TURNSTILE_OPENAI_FILE: "+path+": ") || !strings.Contains(line, want) || strings.Contains(line, "\n") {
+		if !errors.Is(err, config.ErrInvalid) || !strings.HasPrefix(line, "setting TURNSTILE_MODEL_FILE: "+path+": ") || !strings.Contains(line, want) || strings.Contains(line, "\n") {
 			t.Errorf("%s: %q, want one line with %q", text, line, want)
 		}
 	}
+}
+
+// The settings at the top of the page are right, and README has the same.
+func TestModelSettingsOfThePage(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/agents/model.md")
+	expect.OK(t, err)
+	readme, err := os.ReadFile("../../README.md")
+	expect.OK(t, err)
+	var providers []string
+	for line := range strings.Lines(string(page)) {
+		settings, isBlock := strings.CutSuffix(strings.TrimSpace(line), " worker")
+		if !isBlock || !strings.HasPrefix(line, "    TURNSTILE_AGENT=model ") {
+			continue
+		}
+		vars := map[string]string{}
+		for _, word := range strings.Fields(settings) {
+			name, value, _ := strings.Cut(word, "=")
+			vars[name] = value
+		}
+		s := load(t, vars)
+		_, err := newAgent(s, slog.New(slog.DiscardHandler))
+		expect.OK(t, err)
+		providers = append(providers, string(s.Provider))
+		if !strings.Contains(string(readme), "| `"+settings+"` |") || (s.ModelKey == "") != strings.Contains(s.ModelURL, "127.0.0.1") {
+			t.Errorf("%s: README has other settings, or there is no key", settings)
+		}
+	}
+	expect.List(t, "providers", providers, "openai", "anthropic", "openai", "openai", "openai")
 }

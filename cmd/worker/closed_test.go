@@ -86,8 +86,8 @@ func TestDashboardMakesAToken(t *testing.T) {
 	}{
 		{nil, false},
 		{[]string{"TURNSTILE_AGENT=claude"}, false},
-		{[]string{"TURNSTILE_AGENT=openai", "TURNSTILE_TOOLS_FILE=/tools"}, false},
-		{[]string{"TURNSTILE_AGENT=openai"}, true},
+		{[]string{"TURNSTILE_AGENT=model", "TURNSTILE_TOOLS_FILE=/tools"}, false},
+		{[]string{"TURNSTILE_AGENT=model"}, true},
 		{[]string{"TURNSTILE_AGENT=echo"}, true},
 	} {
 		addr := freeAddr(t)

@@ -36,7 +36,7 @@ func TestEverySettingThatDiffersIsNamed(t *testing.T) {
 	settings := []string{
 		"REDIS_URL=" + acl.As(t, url, acl.Worker), file(destinations, "two"), "TURNSTILE_AGENT=claude", "TURNSTILE_AGENT_COMMAND=cat -", "TURNSTILE_ASK_TOOLS=Bash", "TURNSTILE_USER_COMMANDS=compact",
 		"TURNSTILE_ACP_FILES=true", "TURNSTILE_ACP_TERMINAL=true", "TURNSTILE_WORKSPACE_DIR=" + t.TempDir(), "TURNSTILE_ISOLATION=wrapper", "TURNSTILE_WRAPPER=env",
-		file("TURNSTILE_OPENAI_FILE", "{}"), file("TURNSTILE_TOOLS_FILE", "[]"), file("TURNSTILE_AGENTS_FILE", `{"coder": {"sessions": ["a:*"], "agent": "echo"}}`),
+		file("TURNSTILE_MODEL_FILE", "{}"), file("TURNSTILE_TOOLS_FILE", "[]"), file("TURNSTILE_MCP_FILE", `{"mcpServers": {}}`), file("TURNSTILE_AGENTS_FILE", `{"coder": {"sessions": ["a:*"], "agent": "echo"}}`),
 	}
 	for name := range one.Settings {
 		if value, ok := other[name]; ok && name != "TURNSTILE_AGENT_COMMAND" {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"turnstile/internal/http/gateway"
+	"turnstile/internal/mcp"
 	"turnstile/internal/process/confine"
 	"turnstile/internal/process/guardian"
 	"turnstile/internal/process/workspace"
@@ -17,7 +18,7 @@ import (
 	"turnstile/pkg/agent/acp"
 	"turnstile/pkg/agent/cli"
 	"turnstile/pkg/agent/exec"
-	"turnstile/pkg/agent/openai"
+	"turnstile/pkg/agent/model"
 	"turnstile/pkg/session"
 )
 
@@ -76,9 +77,12 @@ func checkApprovers(where string, approvers, known []string) error {
 func checkAgent(s config.Worker, known []string) error {
 	err := checkApprovers("TURNSTILE_APPROVERS", s.Approvers, known)
 	workspace := false
+	if s.MCPFile != "" && s.Agent != config.AgentEcho && s.Agent != config.AgentExec {
+		err = errors.Join(err, checkServers(s, known))
+	}
 	switch s.Agent {
-	case config.AgentOpenAI:
-		c, wrong := openAIFiles(s, openai.Config{})
+	case config.AgentModel:
+		c, wrong := modelFiles(s, model.Config{})
 		err = errors.Join(err, wrong)
 		for _, t := range c.Tools {
 			err = errors.Join(err, checkApprovers("TURNSTILE_TOOLS_FILE: tool "+t.Name, t.Approvers, known))
@@ -96,6 +100,18 @@ func checkAgent(s config.Worker, known []string) error {
 	}
 	if isolated {
 		err = errors.Join(err, checkIsolation(s))
+	}
+	return err
+}
+
+// checkServers checks the agent's file of MCP servers.
+func checkServers(s config.Worker, known []string) error {
+	file, err := mcp.Load(s.MCPFile)
+	if err != nil {
+		return fmt.Errorf("%w TURNSTILE_MCP_FILE: %w", config.ErrInvalid, config.FileProblem(err))
+	}
+	for _, a := range file.Ask {
+		err = errors.Join(err, checkApprovers("TURNSTILE_MCP_FILE: ask "+a.Tools, a.Approvers, known))
 	}
 	return err
 }

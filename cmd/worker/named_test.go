@@ -29,10 +29,15 @@ func TestCheckNamed(t *testing.T) {
 	if err := errors.Join(os.Mkdir(open, 0o700), os.Chmod(open, 0o777)); err != nil {
 		t.Fatal(err)
 	}
+	servers := filepath.Join(dir, "mcp.json")
+	if err := os.WriteFile(servers, []byte(`{"mcpServers": {"a": {"command": "x"}, "b": {}}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const mcp = "setting TURNSTILE_MCP_FILE: "
 	type vars = map[string]string
-	const program, prompt, tools, workspaces = "setting TURNSTILE_AGENT_COMMAND: ", "setting TURNSTILE_OPENAI_FILE: ", "setting TURNSTILE_TOOLS_FILE: ", "setting TURNSTILE_WORKSPACE_DIR="
+	const program, prompt, tools, workspaces = "setting TURNSTILE_AGENT_COMMAND: ", "setting TURNSTILE_MODEL_FILE: ", "setting TURNSTILE_TOOLS_FILE: ", "setting TURNSTILE_WORKSPACE_DIR="
 	model := func(v vars) vars {
-		v["TURNSTILE_AGENT"], v["TURNSTILE_MODEL"] = "openai", "m"
+		v["TURNSTILE_AGENT"], v["TURNSTILE_MODEL"] = "model", "m"
 		return v
 	}
 	for name, c := range map[string]struct {
@@ -60,9 +65,12 @@ func TestCheckNamed(t *testing.T) {
 		"tools, isolated": {model(vars{
 			"TURNSTILE_TOOLS_FILE": none, "TURNSTILE_ISOLATION": "wrapper", "TURNSTILE_WORKSPACE_DIR": dir + "/a/b", "TURNSTILE_WRAPPER": "no-such-wrapper",
 		}), []string{"setting TURNSTILE_WRAPPER: "}},
-		"nothing to isolate": {vars{"TURNSTILE_AGENT": "echo", "TURNSTILE_ISOLATION": "wrapper", "TURNSTILE_WORKSPACE_DIR": file, "TURNSTILE_WRAPPER": "no-such-wrapper"}, nil},
-		"openai":             {model(vars{"TURNSTILE_AGENT_COMMAND": "no-such-agent", "TURNSTILE_WORKSPACE_DIR": "/proc/x"}), nil},
-		"openai, no files":   {model(vars{"TURNSTILE_OPENAI_FILE": dir + "/none", "TURNSTILE_TOOLS_FILE": file}), []string{prompt, tools}},
+		"nothing to isolate":  {vars{"TURNSTILE_AGENT": "echo", "TURNSTILE_ISOLATION": "wrapper", "TURNSTILE_WORKSPACE_DIR": file, "TURNSTILE_WRAPPER": "no-such-wrapper"}, nil},
+		"openai":              {model(vars{"TURNSTILE_AGENT_COMMAND": "no-such-agent", "TURNSTILE_WORKSPACE_DIR": "/proc/x"}), nil},
+		"openai, no files":    {model(vars{"TURNSTILE_MODEL_FILE": dir + "/none", "TURNSTILE_TOOLS_FILE": file}), []string{prompt, tools}},
+		"model, a bad server": {model(vars{"TURNSTILE_MCP_FILE": servers}), []string{mcp + servers + `: server "b": it needs either a command or a url`}},
+		"acp, no servers":     {vars{"TURNSTILE_AGENT": "acp", "TURNSTILE_AGENT_COMMAND": "cat", "TURNSTILE_MCP_FILE": none}, []string{mcp + none + ": it is not a JSON object with servers"}},
+		"exec has no servers": {vars{"TURNSTILE_AGENT": "exec", "TURNSTILE_AGENT_COMMAND": "cat", "TURNSTILE_MCP_FILE": none}, nil},
 	} {
 		var got []string
 		if err := checkNamed(load(t, c.vars)); err != nil {
@@ -110,7 +118,7 @@ func TestApproversNeedTokens(t *testing.T) {
 	for settings, want := range map[string]string{
 		`"agent": "echo", "approvers": ["sender", "anyone", "acme-desk/*", "acme-desk", "acme-*/eve"]`: "",
 		`"agent": "echo", "approvers": ["acme-desk/*", "acme-dsk/*"]`:                                  entry + "approvers: " + gone,
-		`"agent": "openai", "model": "m", "tools_file": "` + dir + `/tools.json"`:                      entry + "tools_file: tool refund: " + gone,
+		`"agent": "model", "model": "m", "tools_file": "` + dir + `/tools.json"`:                       entry + "tools_file: tool refund: " + gone,
 		`"agent": "echo", "approvers": "acme desk"`:                                                    entry + "approvers=\"acme desk\" must be a list of approvers: write sender, anyone, or senders such as web/alice,ops/*\n",
 	} {
 		agents := write("agents.json", `{"acme": {"sessions": ["acme:*"], `+settings+`}}`)

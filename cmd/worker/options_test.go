@@ -31,15 +31,15 @@ var other = map[string]string{
 	"TURNSTILE_COLLECT_WINDOW": "22s", "TURNSTILE_FOLLOWUP_DROP": "old",
 	"TURNSTILE_MESSAGE_BYTES": "3800000", "TURNSTILE_LINE_CAP": "390", "TURNSTILE_MESSAGES_CAP": "40", "TURNSTILE_OUTBOX_CAP": "42", "TURNSTILE_DESTINATION_CAP": "43",
 	"TURNSTILE_TRANSCRIPT_BYTES": "4100000", "TURNSTILE_IDEMPOTENCY_TTL": "41h",
-	"TURNSTILE_MODEL": "m27", "TURNSTILE_OPENAI_BASE_URL": "http://127.0.0.1:28/v1", "TURNSTILE_OPENAI_API_KEY": "k29",
-	"TURNSTILE_INSTRUCT": "true", "TURNSTILE_ACP_PERMISSIONS": "deny", "TURNSTILE_WORKSPACE_DIR": "/w34",
+	"TURNSTILE_PROVIDER": "anthropic", "TURNSTILE_MODEL": "m27", "TURNSTILE_MODEL_URL": "http://127.0.0.1:28/v1", "TURNSTILE_MODEL_KEY": "k29",
+	"TURNSTILE_INSTRUCT": "true", "TURNSTILE_ACP_PERMISSIONS": "deny", "TURNSTILE_ACP_MODE": "plan33", "TURNSTILE_WORKSPACE_DIR": "/w34",
 }
 
 // elsewhere are settings that are no option of a part. Other tests here cover them; the last one is
 // only checked.
 var elsewhere = []string{
 	"REDIS_URL", "TURNSTILE_AGENT", "TURNSTILE_LOG_LEVEL", "TURNSTILE_LOG_FORMAT", "TURNSTILE_STOP_TIMEOUT",
-	"TURNSTILE_OPENAI_FILE", "TURNSTILE_TOOLS_FILE", "TURNSTILE_ACP_FILES", "TURNSTILE_ACP_TERMINAL", "TURNSTILE_ASK_TOOLS", "TURNSTILE_USER_COMMANDS", "TURNSTILE_WORKSPACE_GROUP",
+	"TURNSTILE_MODEL_FILE", "TURNSTILE_TOOLS_FILE", "TURNSTILE_MCP_FILE", "TURNSTILE_ACP_FILES", "TURNSTILE_ACP_TERMINAL", "TURNSTILE_ASK_TOOLS", "TURNSTILE_USER_COMMANDS", "TURNSTILE_WORKSPACE_GROUP",
 	"TURNSTILE_AGENTS_FILE", "TURNSTILE_GATEWAY_TOKENS_FILE", "TURNSTILE_DELIVER", "TURNSTILE_GATEWAY_DESTINATIONS_FILE",
 	"TURNSTILE_ISOLATION", "TURNSTILE_CONFINED_READ", "TURNSTILE_CONFINED_PORTS", "TURNSTILE_WRAPPER", "TURNSTILE_WRAPPER_KILL",
 }
@@ -59,7 +59,7 @@ func TestEverySettingReachesAPart(t *testing.T) {
 	parts := func(vars map[string]string) string {
 		s := load(t, vars)
 		h := service.HTTPConfig(s, nil, nil, nil)
-		return fmt.Sprintf("%+v\n%+v\n%+v\n%+v\n%+v\n%v %v %v %v", clientConfig(s), service.WorkerConfig(s, nil), execConfig(s, nil), acpConfig(s, nil), presetConfig(s, nil), openAIConfig(s, nil), h.Addr, h.Token, h.Write)
+		return fmt.Sprintf("%+v\n%+v\n%+v\n%+v\n%+v\n%v %v %v %v", clientConfig(s), service.WorkerConfig(s, nil), execConfig(s, nil), acpConfig(s, nil), presetConfig(s, nil), modelConfig(s, nil), h.Addr, h.Token, h.Write)
 	}
 	usual := parts(nil)
 	for _, s := range config.WorkerSettings() {
@@ -141,7 +141,7 @@ func TestIsolationReachesEveryAdapter(t *testing.T) {
 		c.vars["TURNSTILE_WORKSPACE_DIR"] = "/w"
 		s := load(t, c.vars).As(config.NamedAgent{AgentSettings: load(t, c.vars).AgentSettings, Name: "coder"})
 		c.want.Agent, c.want.Workspace = "coder", "/w"
-		for _, got := range []agent.Isolation{execConfig(s, nil).Isolation, acpConfig(s, nil).Isolation, presetConfig(s, nil).Isolation, openAIConfig(s, nil).Isolation} {
+		for _, got := range []agent.Isolation{execConfig(s, nil).Isolation, acpConfig(s, nil).Isolation, presetConfig(s, nil).Isolation, modelConfig(s, nil).Isolation} {
 			if !reflect.DeepEqual(got, c.want) {
 				t.Errorf("got  %+v\nwant %+v", got, c.want)
 			}

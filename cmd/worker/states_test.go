@@ -34,9 +34,10 @@ func rows(text string) map[string]string {
 func everyState(t *testing.T) (environ []string, c *actors.Client) {
 	t.Helper()
 	url, c := newRedis(t)
-	w := echoWorker(t, url, "TURNSTILE_CONCURRENCY=2", "TURNSTILE_DRAIN_TIMEOUT=0")
+	w := echoWorker(t, url, "TURNSTILE_CONCURRENCY=2", "TURNSTILE_DRAIN_TIMEOUT=0", "TURNSTILE_RETRY_BACKOFF=1h")
 	reply(t, c, "idle", "title=Done hello")
 	reply(t, c, "suspended", "hello")
+	untilEvent(t, c, "retried", send(t, c, "retried", "fail=retry hello"), session.EventTurnRetry)
 	asking := send(t, c, "asking", "ask=deploy hello")
 	untilEvent(t, c, "asking", asking, session.EventQuestionAsked)
 	running := send(t, c, "running", "sleep=1h hello")
@@ -66,6 +67,7 @@ func TestStates(t *testing.T) {
 	got := rows(r.out)
 	for key, state := range map[string]string{
 		"running": "running, paused ", "asking": "waits for a decision ", "waiting": "waits for a slot ", "delayed": "waits for its time ", "paused": "paused ",
+		"retried": "tries again in ",
 	} {
 		if !strings.HasPrefix(got[key], state) {
 			t.Errorf("ps: %s is %q, want %q", key, got[key], state)
@@ -74,7 +76,7 @@ func TestStates(t *testing.T) {
 	if r.err != "" || got["idle"] != "" || got["suspended"] != "" {
 		t.Errorf("ps: %q %q", r.out, r.err)
 	}
-	for key, want := range map[string]string{"asking": "state       waits for a decision\n", "paused": "state       paused\n", "running": "state       running, paused\n"} {
+	for key, want := range map[string]string{"asking": "state       waits for a decision\n", "paused": "state       paused\n", "running": "state       running, paused\n", "retried": "state       tries again in "} {
 		if r := call(t, environ, "show", key).want(t, exitOK); !strings.Contains(r.out, want) {
 			t.Errorf("show %s lacks %q:\n%s", key, want, r.out)
 		}
@@ -87,7 +89,7 @@ func TestLs(t *testing.T) {
 	got := rows(call(t, environ, "ls").want(t, exitOK).out)
 	for key, want := range map[string]string{
 		"SESSION": "STATE ACTIVE PENDING DELAYED DEAD LETTERS TITLE", "idle": "idle ", "suspended": "suspended ", "asking": "waits for a decision ",
-		"paused": "paused ", "waiting": "waits for a slot ", "delayed": "waits for its time ", "running": "running, paused ",
+		"paused": "paused ", "waiting": "waits for a slot ", "delayed": "waits for its time ", "running": "running, paused ", "retried": "tries again in ",
 	} {
 		if !strings.HasPrefix(got[key], want) {
 			t.Errorf("%s is %q, want %q", key, got[key], want)

@@ -29,7 +29,7 @@ func TestUsage(t *testing.T) {
 		"ps, empty --redis": {nil, []string{"ps", "--redis="}, exitUsage, "worker: --redis is empty: give it a URL, or leave it out for REDIS_URL; see worker ps --help\n"},
 		"no session":        {nil, []string{"show"}, exitUsage, "worker: show takes one SESSION, but got 0; see worker show --help\n"},
 		"bad session":       {nil, []string{"show", "a/b"}, exitUsage, "worker: invalid session key \"a/b\": use letters, digits and ._:@+=~- only, the first a letter or digit\n"},
-		"no agent":          {nil, nil, exitUsage, "worker: setting TURNSTILE_AGENT=\"\" is not set: use one of echo, exec, acp, openai, claude, codex and gemini, or start with --dev to try things out\n"},
+		"no agent":          {nil, nil, exitUsage, "worker: setting TURNSTILE_AGENT=\"\" is not set: use one of echo, exec, acp, model, claude, codex and gemini, or start with --dev to try things out\n"},
 		"all at once":       {[]string{echo, "TURNSTILE_SENTINEL_TTL=1ms", "TURNSTILE_CONCURENCY=1"}, []string{"--recovery-rate", "0"}, exitUsage, "worker: setting TURNSTILE_CONCURENCY is unknown: did you mean TURNSTILE_CONCURRENCY?\nworker: setting TURNSTILE_SENTINEL_TTL=\"1ms\" is too small: use at least 1s\nworker: setting TURNSTILE_RECOVERY_RATE=\"0\" is too small: use a rate above 0, such as 50/s\n"},
 		"no such command":   {nil, []string{"--agent", "exec", "--agent-command", "/no/such/agent"}, exitUsage, "worker: setting TURNSTILE_AGENT_COMMAND: exec: \"/no/such/agent\": stat /no/such/agent: no such file or directory\n"},
 		"dashboard address": {nil, []string{"dashboard", "--http-addr", "8080"}, exitUsage, "worker: setting TURNSTILE_HTTP_ADDR=\"8080\" cannot be used: it is not HOST:PORT, such as 127.0.0.1:8080\n"},
@@ -110,8 +110,8 @@ func TestUnfitRedis(t *testing.T) {
 // Each flag with a secret warns: other users can read it in the process list.
 func TestSecretsInFlagsWarn(t *testing.T) {
 	t.Parallel()
-	w := start(t, []string{"REDIS_URL=" + redistest.URL(t), "TURNSTILE_AGENT=echo", "TURNSTILE_LOG_LEVEL=error"}, "--http-token", "hunter2", "--openai-api-key", "hunter3", "--http-addr", freeAddr(t))
-	w.err.Await(t, "--openai-api-key can be read by other users of this machine")
+	w := start(t, []string{"REDIS_URL=" + redistest.URL(t), "TURNSTILE_AGENT=echo", "TURNSTILE_LOG_LEVEL=error"}, "--http-token", "hunter2", "--model-key", "hunter3", "--http-addr", freeAddr(t))
+	w.err.Await(t, "--model-key can be read by other users of this machine")
 	w.stop(t)
 	if said := w.err.String(); strings.Count(said, "\n") != 2 || !strings.HasPrefix(said, "worker: --http-token can be read") || strings.Contains(said, "hunter") {
 		t.Errorf("stderr %q", said)

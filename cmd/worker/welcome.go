@@ -38,8 +38,8 @@ func (d *devMode) welcome(s config.Worker, server *httpd.Server) string {
 	switch s.Agent {
 	case config.AgentEcho:
 		row("agent", "echo: it replies with the message; try sleep=3s hello")
-	case config.AgentOpenAI:
-		row("agent", printable.Line("openai: "+s.Model+" on "+s.OpenAIBaseURL))
+	case config.AgentModel:
+		row("agent", printable.Line("model: "+s.Model+" on "+s.ModelURL))
 	default:
 		name := string(s.Agent)
 		if len(s.Command) > 0 {

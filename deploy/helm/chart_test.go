@@ -36,7 +36,7 @@ type values = map[string]any
 var full = values{
 	"destinations": true, "metrics": true,
 	"workers": values{
-		"default": values{"workspace": "work", "env": values{"TURNSTILE_AGENT": "openai", "TURNSTILE_MODEL": "m", "TURNSTILE_MESSAGE_BYTES": 4194304}},
+		"default": values{"workspace": "work", "env": values{"TURNSTILE_AGENT": "model", "TURNSTILE_MODEL": "m", "TURNSTILE_MESSAGE_BYTES": 4194304}},
 		"coder": values{
 			"image": values{"repository": "turnstile-agents"}, "slots": 4, "drainSeconds": 600, "graceSeconds": 20,
 			"autoscaling": values{"enabled": true, "min": 1, "max": 40, "agent": "co.der"}, "envFrom": []any{values{"secretRef": values{"name": "keys"}}},

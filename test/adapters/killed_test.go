@@ -45,7 +45,12 @@ func adapters() map[string]adapter {
 		"codex":      {command("codex", "TURNSTILE_AGENT=codex"), "resume c0ffee", true},
 		"gemini":     {command("gemini", "TURNSTILE_AGENT=gemini"), "--resume c0ffee", true},
 		"acp":        {command("acp", "TURNSTILE_AGENT=acp"), "resumed c0ffee", true},
-		"openai":     {openai, "", false},
+		"model": {modelAgent("work", "TURNSTILE_TOOLS_FILE", func(self, dir string) any {
+			return []object{{"name": "work", "description": "works", "parameters": object{"type": "object"}, "argv": []string{self, "role=tool", dir}}}
+		}), "", false},
+		"model with a server": {modelAgent("mcp__s__work", "TURNSTILE_MCP_FILE", func(self, dir string) any {
+			return object{"mcpServers": object{"s": object{"command": self, "args": []string{"role=mcp", dir}}}}
+		}), "", false},
 	}
 }
 
@@ -132,24 +137,20 @@ func startWorker(t *testing.T, settings []string) *program.Process {
 	}, settings...)))
 }
 
-// openai is a model that writes a text and then calls a tool. It replies with the tool's output.
-func openai(t *testing.T, self, dir string) []string {
-	model := modelserver.New(t)
-	model.Otherwise(func(r modelserver.Request) modelserver.Response {
-		if r.Messages[len(r.Messages)-1].Role == "tool" && strings.Contains(r.Last(), "the tool's output") {
-			return modelserver.Reply("done")
-		}
-		return modelserver.Stream(modelserver.Text(begun), modelserver.Call("c1", "work", "{}"))
-	})
-	tools, err := json.Marshal([]object{{"name": "work", "description": "works", "parameters": object{"type": "object"}, "argv": []string{self, "role=tool", dir}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(dir, "tools.json")
-	if err := os.WriteFile(path, tools, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return []string{
-		"TURNSTILE_AGENT=openai", "OPENAI_BASE_URL=" + model.URL(), "TURNSTILE_MODEL=m", "TURNSTILE_TOOLS_FILE=" + path,
+// modelAgent is a model that writes a text and then calls a tool of the setting's file. It ends with the tool's output.
+func modelAgent(tool, setting string, file func(self, dir string) any) func(t *testing.T, self, dir string) []string {
+	return func(t *testing.T, self, dir string) []string {
+		model := modelserver.New(t)
+		model.Otherwise(func(r modelserver.Request) modelserver.Response {
+			if r.Messages[len(r.Messages)-1].Role == "tool" && strings.Contains(r.Last(), "the tool's output") {
+				return modelserver.Reply("done")
+			}
+			return modelserver.Stream(modelserver.Text(begun), modelserver.Call("c1", tool, "{}"))
+		})
+		text, err := json.Marshal(file(self, dir))
+		expect.OK(t, err)
+		path := filepath.Join(dir, "file.json")
+		expect.OK(t, os.WriteFile(path, text, 0o600))
+		return []string{"TURNSTILE_AGENT=model", "OPENAI_BASE_URL=" + model.URL(), "TURNSTILE_MODEL=m", setting + "=" + path}
 	}
 }

@@ -251,6 +251,36 @@ var roles = map[string]func(dir string){
 			}
 		}
 	},
+	"mcp": func(dir string) { // the model's server of tools
+		p := enter(dir)
+		in := bufio.NewReader(os.Stdin)
+		for {
+			line, err := in.ReadBytes('\n')
+			if err != nil {
+				hang()
+			}
+			var m struct {
+				ID     any
+				Method string
+			}
+			if json.Unmarshal(line, &m) != nil || m.ID == nil {
+				continue
+			}
+			result := object{}
+			switch m.Method {
+			case "initialize":
+				result = object{"protocolVersion": "2025-11-25", "capabilities": object{"tools": object{}}, "serverInfo": object{"name": "s", "version": "1"}}
+			case "tools/list":
+				result = object{"tools": []object{{"name": "work", "inputSchema": object{"type": "object"}, "annotations": object{"idempotentHint": true}}}}
+			case "tools/call":
+				if p.first {
+					hang()
+				}
+				result = object{"content": []object{{"type": "text", "text": "the tool's output"}}}
+			}
+			send(object{"jsonrpc": "2.0", "id": m.ID, "result": result})
+		}
+	},
 	"tool": func(dir string) { // the model's tool
 		if p := enter(dir); p.first {
 			hang()

@@ -53,7 +53,7 @@ func approveTomorrow(t *testing.T, timeout, effects string) {
 	binary := program.Build(t, "turnstile/cmd/worker")
 	start := func(after string) *program.Process {
 		return program.Start(t, program.Command(t, binary, []string{
-			"REDIS_URL=" + acl.URL(t, server.URL(), acl.Worker), "TURNSTILE_AGENT=openai", "TURNSTILE_MODEL=m", "TURNSTILE_OPENAI_API_KEY=k", "TURNSTILE_OPENAI_BASE_URL=" + model.URL(),
+			"REDIS_URL=" + acl.URL(t, server.URL(), acl.Worker), "TURNSTILE_AGENT=model", "TURNSTILE_MODEL=m", "TURNSTILE_MODEL_KEY=k", "TURNSTILE_MODEL_URL=" + model.URL(),
 			"TURNSTILE_TOOLS_FILE=" + file, "TURNSTILE_PARK_AFTER=" + after, "TURNSTILE_ASK_TIMEOUT=" + timeout, "TURNSTILE_CONCURRENCY=1",
 		}))
 	}

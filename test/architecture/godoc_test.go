@@ -16,7 +16,7 @@ import (
 // library are the packages that programs import, from this directory.
 var library = []string{
 	"../..", "../../pkg/session", "../../pkg/admin", "../../pkg/lockguard", "../../pkg/resume",
-	"../../pkg/worker", "../../pkg/program", "../../pkg/agent", "../../pkg/agent/acp", "../../pkg/agent/cli", "../../pkg/agent/echo", "../../pkg/agent/exec", "../../pkg/agent/openai",
+	"../../pkg/worker", "../../pkg/program", "../../pkg/agent", "../../pkg/agent/acp", "../../pkg/agent/cli", "../../pkg/agent/echo", "../../pkg/agent/exec", "../../pkg/agent/model",
 }
 
 // tried are packages in which a runnable example calls each exported function.

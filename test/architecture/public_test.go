@@ -26,7 +26,7 @@ var public = []struct {
 	{"pkg/agent/cli", nil},
 	{"pkg/agent/echo", nil},
 	{"pkg/agent/exec", map[string]string{"Init": beforeMain}},
-	{"pkg/agent/openai", nil},
+	{"pkg/agent/model", nil},
 }
 
 // beforeMain is the reason why an example does not run: its call changes the whole process.

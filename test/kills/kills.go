@@ -1,7 +1,7 @@
 // Package kills kills workers in the middle of turns of 20 steps, and compares what the steps have done with what
 // Turnstile says of them. `make kills` makes 1,000 kills, `make test` a few.
 //
-// The real workers run on a real redis-server with AOF always, with three agents: openai with a model's server that
+// The real workers run on a real redis-server with AOF always, with three agents: model with a model's server that
 // the test plays, a jsonl command, and a Go agent with agent.Step. Every step writes a line when it begins and
 // when it ends into the record, a file that is synced before the step goes on. At points of its life an agent
 // asks the test to go on: there the test kills the worker, or some milliseconds later. Now and then it kills Redis,

@@ -24,7 +24,7 @@ import (
 )
 
 // kinds are the agents. Each has a database of Redis, because a worker takes every session.
-var kinds = []string{"openai", "jsonl", "go"}
+var kinds = []string{"model", "jsonl", "go"}
 
 // lease is short, and may end under a live worker: then the turn goes on with another one.
 const lease = 1500 * time.Millisecond
@@ -56,8 +56,8 @@ func newWorld(t *testing.T, dir string) *world {
 		}
 		path, variables := worker, "TURNSTILE_AGENT_ENV="+kills.DirVariable+","+kills.WorkerVariable
 		switch kind {
-		case "openai":
-			settings = append(settings, variables, "TURNSTILE_AGENT=openai", "TURNSTILE_MODEL=m", "TURNSTILE_OPENAI_BASE_URL="+w.model.server.URL(),
+		case "model":
+			settings = append(settings, variables, "TURNSTILE_AGENT=model", "TURNSTILE_MODEL=m", "TURNSTILE_MODEL_URL="+w.model.server.URL(),
 				"TURNSTILE_TOOLS_FILE="+tools(t, dir, agent))
 		case "jsonl":
 			settings = append(settings, variables, "TURNSTILE_AGENT=exec", "TURNSTILE_AGENT_FORMAT=jsonl", "TURNSTILE_AGENT_COMMAND="+agent+" jsonl")

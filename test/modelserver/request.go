@@ -19,6 +19,8 @@ type Request struct {
 	MaxCompletionTokens *int            `json:"max_completion_tokens"`
 	Temperature         *float64        `json:"temperature"`
 	StreamOptions       json.RawMessage `json:"stream_options"`
+
+	messages bool // of the Messages API
 }
 
 // Last is the text of the last message.

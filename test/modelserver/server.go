@@ -1,4 +1,4 @@
-// Package modelserver plays a Chat Completions endpoint for tests: a real HTTP server on loopback
+// Package modelserver plays an endpoint of Chat Completions, and of the Messages API, for tests: a real HTTP server on loopback
 // that responds by the test's script, and records the requests.
 //
 //	model := modelserver.New(t,
@@ -57,6 +57,7 @@ func start(t TB, script []Response) *Server {
 	s := &Server{t: t, script: script, done: make(chan struct{}), came: make(chan struct{}), models: []string{"test-model"}}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/chat/completions", s.complete)
+	mux.HandleFunc("POST /v1/messages", s.message)
 	mux.HandleFunc("GET /v1/models", s.list)
 	s.server = httptest.NewServer(mux)
 	return s

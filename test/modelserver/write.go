@@ -27,6 +27,7 @@ type writer struct {
 	asked   Request
 	done    <-chan struct{} // the server is closing
 	sent    bool            // a part of the body was sent
+	message *messageWriter  // nil: the request is of Chat Completions
 
 	// The text so far. A client that requested no stream receives it at the end.
 	text   map[string]string
@@ -48,6 +49,16 @@ func (a Response) write(rw http.ResponseWriter, hr *http.Request, asked Request,
 		w.WriteHeader(a.status)
 		_, _ = w.Write(a.body)
 		return
+	case a.status != 0 && asked.messages:
+		w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
+		w.WriteHeader(http.StatusOK)
+		w.message = &messageWriter{writer: w}
+		for _, step := range a.steps {
+			if step.kind == kindUsage {
+				w.usage = step.usage // the first event has it
+			}
+		}
+		w.message.start()
 	case a.status != 0 && asked.Stream:
 		w.Header().Set("Content-Type", "text/event-stream")
 		w.WriteHeader(http.StatusOK)
@@ -66,6 +77,10 @@ func (w *writer) step(s Step) bool {
 	switch s.kind {
 	case kindDelta:
 		for _, piece := range s.pieces {
+			if w.message != nil {
+				w.message.piece(s.field, piece)
+				continue
+			}
 			w.text[s.field] += piece
 			w.chunk(object{s.field: piece}, nil)
 		}
@@ -121,6 +136,10 @@ func (w *writer) call(s Step) {
 		first["id"], whole["id"] = s.id, s.id
 	}
 	w.calls = append(w.calls, whole)
+	if w.message != nil {
+		w.message.call(s)
+		return
+	}
 	w.chunk(object{"tool_calls": []object{first}}, nil)
 	for _, piece := range s.pieces {
 		w.chunk(object{"tool_calls": []object{{"index": index, "function": object{"arguments": piece}}}}, nil)
@@ -134,7 +153,11 @@ func (w *writer) end() {
 			w.finish = "tool_calls"
 		}
 	}
-	if !w.asked.Stream {
+	switch {
+	case w.message != nil:
+		w.message.finish(w.finish)
+		return
+	case !w.asked.Stream:
 		w.whole()
 		return
 	}

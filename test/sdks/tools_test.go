@@ -67,7 +67,7 @@ func TestToolsOfClients(t *testing.T) {
 	model := modelserver.New(t)
 	model.Otherwise(weatherman)
 	p.gateway()
-	p.worker("TURNSTILE_AGENT=openai", "TURNSTILE_MODEL=m", "TURNSTILE_OPENAI_BASE_URL="+model.URL(), "TURNSTILE_INSTRUCT=true")
+	p.worker("TURNSTILE_AGENT=model", "TURNSTILE_MODEL=m", "TURNSTILE_MODEL_URL="+model.URL(), "TURNSTILE_INSTRUCT=true")
 	var names []string
 	for name := range withTools {
 		names = append(names, name)

@@ -49,7 +49,7 @@ func inTime(t *testing.T, config worker.Config, a agent.Func, happens func(c *cl
 		if happens != nil {
 			happens(c)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Hour)
 		defer cancel()
 		o, err = c.chat.Wait(ctx, "m")
 		expect.OK(t, err)

@@ -15,7 +15,7 @@ import (
 // Model serves Chat Completions at an address until it is killed. A request has the session's lock
 // until it ends or its client disconnects.
 func Model(dir, addr string) int {
-	r, err := newRecorder(dir, "openai")
+	r, err := newRecorder(dir, "model")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1

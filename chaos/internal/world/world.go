@@ -95,7 +95,7 @@ func Start(ctx context.Context, topology Topology, ttl time.Duration, dir string
 	if err := w.Model.Start(); err != nil {
 		return w, err
 	}
-	for i, agent := range []string{"exec", "acp", "openai"} {
+	for i, agent := range []string{"exec", "acp", "model"} {
 		if err := w.addWorker(i, agent, model); err != nil {
 			return w, err
 		}
@@ -129,8 +129,8 @@ func (w *World) addWorker(i int, agent, model string) error {
 		"TURNSTILE_LOG_FORMAT=json",
 	}
 	switch agent {
-	case "openai":
-		env = append(env, "TURNSTILE_MODEL=m", "TURNSTILE_OPENAI_BASE_URL=http://"+model+"/v1")
+	case "model":
+		env = append(env, "TURNSTILE_MODEL=m", "TURNSTILE_MODEL_URL=http://"+model+"/v1")
 	case "exec":
 		env = append(env, "TURNSTILE_AGENT_FORMAT=jsonl")
 		fallthrough

@@ -152,11 +152,20 @@ type decider struct{ token, as string }
 
 func (d decider) name() string { return strings.TrimSuffix(d.token+"/"+d.as, "/") }
 
+// runs is in which runs a turn asks its questions.
+type runs string
+
+const (
+	oneRun     runs = "all in one run"
+	beginAgain runs = "each in runs that begin again"
+	goOn       runs = "each in runs that go on"
+)
+
 // asks is a turn that asks questions.
 type asks struct {
 	starter   string   // who sent the message for which the turn began; "": a program that names nobody
 	approvers []string // of its questions
-	parked    bool     // each question is asked in several runs
+	runs      runs     // in which it asks
 	anyone    bool     // the gateway lets everybody decide who may send
 }
 
@@ -188,8 +197,8 @@ func TestWhoMayDecide(t *testing.T) {
 	for _, as := range expect.Near("alice") {
 		deciders = append(deciders, decider{"bot", as})
 	}
-	for i := range 2 * 2 * 2 * 4 {
-		a := asks{starter: []string{"bot/alice", ""}[i%2], parked: i/2%2 == 1, anyone: i/4%2 == 1, approvers: [][]string{nil, {"sender"}, {"ops/*"}, {"anyone"}}[i/8]}
+	for i := range 2 * 2 * 4 * 3 {
+		a := asks{starter: []string{"bot/alice", ""}[i%2], anyone: i/2%2 == 1, approvers: [][]string{nil, {"sender"}, {"ops/*"}, {"anyone"}}[i/4%4], runs: []runs{oneRun, beginAgain, goOn}[i/16]}
 		t.Run(fmt.Sprintf("%+v", a), func(t *testing.T) { t.Parallel(); a.check(t, deciders) })
 	}
 }
@@ -209,7 +218,7 @@ func (a asks) check(t *testing.T, deciders []decider) {
 	config := worker.Config{Approvers: a.approvers, Logger: slog.New(slog.DiscardHandler)}
 	began, first := make(chan struct{}, 1), sync.Once{}
 	ask := agent.Question{Name: "rm"}
-	if a.parked {
+	if a.runs != oneRun {
 		config.ParkAfter = time.Millisecond
 	}
 	w, err := worker.New(acl.Client(t, acl.Worker), steerable{func(ctx context.Context, turn *agent.Turn) (agent.Result, error) {
@@ -222,7 +231,7 @@ func (a asks) check(t *testing.T, deciders []decider) {
 			}
 		})
 		for i := range len(allowed) + 1 {
-			if a.parked {
+			if a.runs != oneRun {
 				ask.Key = fmt.Sprint(i)
 			}
 			if _, err := turn.Ask(ctx, ask); err != nil {
@@ -230,7 +239,7 @@ func (a asks) check(t *testing.T, deciders []decider) {
 			}
 		}
 		return agent.Result{}, nil
-	}}, config)
+	}, a.runs == goOn}, config)
 	expect.OK(t, err)
 	expect.OK(t, w.Start(context.Background()))
 	t.Cleanup(func() { _ = w.Stop(expect.Ended()) })
@@ -255,7 +264,7 @@ func (a asks) check(t *testing.T, deciders []decider) {
 	open := func(number int) (e event) {
 		for e = s.until(session.EventQuestionAsked); e.CallID != fmt.Sprint(number); e = s.until(session.EventQuestionAsked) {
 		}
-		if a.parked {
+		if a.runs != oneRun {
 			for s.until(session.EventTurnRequeued).Turn != e.Turn {
 			}
 		}
@@ -264,9 +273,9 @@ func (a asks) check(t *testing.T, deciders []decider) {
 	for i := range len(allowed) + 1 {
 		e := open(i + 1)
 		for _, d := range deciders {
-			if i == 0 && !a.allows(d) {
+			if !a.allows(d) {
 				if got := decide(e, d).StatusCode; got != http.StatusForbidden && got != http.StatusBadRequest {
-					t.Errorf("%+v: status %d", d, got)
+					t.Errorf("question %d, %+v: status %d", i+1, d, got)
 				}
 			}
 		}
@@ -279,6 +288,11 @@ func (a asks) check(t *testing.T, deciders []decider) {
 }
 
 // steerable is an agent whose turns messages may join.
-type steerable struct{ agent.Func }
+type steerable struct {
+	agent.Func
+	continues bool
+}
 
-func (steerable) Traits() agent.Traits { return agent.Traits{Steerable: true} }
+func (s steerable) Traits() agent.Traits {
+	return agent.Traits{Steerable: true, Continues: s.continues}
+}

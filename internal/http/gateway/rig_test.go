@@ -20,6 +20,7 @@ import (
 	"turnstile/internal/http/store"
 	"turnstile/internal/redis/redisconn"
 	"turnstile/pkg/admin"
+	"turnstile/pkg/agent"
 	"turnstile/pkg/agent/echo"
 	"turnstile/pkg/worker"
 	"turnstile/test/acl"
@@ -99,13 +100,15 @@ func served(t *testing.T, h http.Handler) string {
 }
 
 // worker runs echo's turns.
-func (r *rig) worker() {
+func (r *rig) worker() { r.workerOf(echo.New()) }
+
+func (r *rig) workerOf(a agent.Agent) {
 	r.Helper()
 	rdb := r.redis
 	if rdb == redistest.New(r.T) {
 		rdb = acl.Client(r.T, acl.Worker)
 	}
-	w, err := worker.New(rdb, echo.New(), worker.Config{Logger: slog.New(slog.DiscardHandler)})
+	w, err := worker.New(rdb, a, worker.Config{Logger: slog.New(slog.DiscardHandler)})
 	expect.OK(r, err)
 	expect.OK(r, w.Start(context.Background()))
 	r.Cleanup(func() { _ = w.Stop(expect.Ended()) })

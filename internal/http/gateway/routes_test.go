@@ -158,7 +158,7 @@ func TestGuard(t *testing.T) {
 	r.gateway.Guard(t.Context())
 	r.call("GET", "/v1/sessions", nil).want(200)
 	w, err := worker.New(acl.Client(t, acl.Worker), echo.New(), worker.Config{
-		AgentName: "openai", RunsPrograms: true, Logger: slog.New(slog.DiscardHandler),
+		AgentName: "model", RunsPrograms: true, Logger: slog.New(slog.DiscardHandler),
 	})
 	expect.OK(t, err)
 	expect.OK(t, w.Start(t.Context()))
@@ -166,7 +166,7 @@ func TestGuard(t *testing.T) {
 	operator := admin.NewClient(r.redis)
 	expect.Soon(t, "the worker's heartbeat", func() bool {
 		workers, err := operator.Workers(t.Context())
-		return err == nil && len(workers) > 0 && workers[0].Agent == "openai" && workers[0].Programs
+		return err == nil && len(workers) > 0 && workers[0].Agent == "model" && workers[0].Programs
 	})
 	another := rigOn(t, r.redis) // the first one looks again within 5 s
 	for _, g := range []*rig{another, locked} {

@@ -76,7 +76,11 @@ func (g *Gateway) getTranscript(w http.ResponseWriter, r *Request) error {
 	if err != nil {
 		return err
 	}
-	return Respond(w, http.StatusOK, transcriptPage{r.Session, page.ID, append([]session.Entry{}, page.Entries...), page.Before, page.EventID})
+	entries := append([]session.Entry{}, page.Entries...)
+	for i := range entries {
+		entries[i].Sent = nil // thoughts are for no user
+	}
+	return Respond(w, http.StatusOK, transcriptPage{r.Session, page.ID, entries, page.Before, page.EventID})
 }
 
 // deleteSession forgets a session.

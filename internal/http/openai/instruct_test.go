@@ -16,7 +16,7 @@ import (
 	"github.com/openai/openai-go/v3/option"
 	"github.com/openai/openai-go/v3/responses"
 
-	model "turnstile/pkg/agent/openai"
+	"turnstile/pkg/agent/model"
 	"turnstile/test/expect"
 	"turnstile/test/modelserver"
 	"turnstile/test/program"
@@ -32,7 +32,7 @@ func modelled(t *testing.T, instruct bool, script ...modelserver.Response) (*rig
 
 func (r *rig) modelWorker(server *modelserver.Server, instruct bool) {
 	r.Helper()
-	a, err := model.New(model.Config{BaseURL: server.URL(), Model: "m", SystemPrompt: "Be kind.", Instructable: instruct, Logger: slog.New(slog.DiscardHandler)})
+	a, err := model.New(model.Config{URL: server.URL(), Model: "m", SystemPrompt: "Be kind.", Instructable: instruct, Logger: slog.New(slog.DiscardHandler)})
 	expect.OK(r, err)
 	r.workerOf(a)
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/openai/openai-go/v3/responses"
 	"github.com/openai/openai-go/v3/shared"
 
-	model "turnstile/pkg/agent/openai"
+	"turnstile/pkg/agent/model"
 	"turnstile/test/expect"
 	"turnstile/test/modelserver"
 )
@@ -71,7 +71,7 @@ func TestPicturesReachTheModel(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
 			server := modelserver.New(t, modelserver.Reply("I see"), modelserver.Reply("I see both"))
-			agent, err := model.New(model.Config{BaseURL: server.URL(), Model: "m"})
+			agent, err := model.New(model.Config{URL: server.URL(), Model: "m"})
 			expect.OK(t, err)
 			r.workerOf(agent)
 			sent := [][]byte{picture(t, 1), picture(t, 2)}

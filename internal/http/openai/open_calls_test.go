@@ -120,7 +120,7 @@ func TestNothingOfTheUser(t *testing.T) {
 	status, _ = r.post("/v1/responses", `{"previous_response_id":"`+got["id"].(string)+`","input":"next"}`)
 	expect.Equal(t, "status", status, 200)
 	messages, _ := heard(server, n+2)
-	expect.Equal(t, "the next turn", messages, read+"assistant: on\nuser: next\n")
+	expect.Equal(t, "the next turn", messages, read+"\non\nuser: next\n") // neighbours of one role are one message
 	for _, in := range []string{`"conversation":"s","input":` + said, `"conversation":"s","input":` + told} {
 		status, got := r.post("/v1/responses", "{"+in+"}")
 		if problem := fmt.Sprint(got["error"]); status != http.StatusBadRequest {

@@ -160,7 +160,7 @@ func worksBy(t *testing.T, model *modelserver.Server, dir string, tool map[strin
 	path := filepath.Join(dir, "tools.json")
 	expect.OK(t, os.WriteFile(path, tools, 0o600))
 	return program.Start(t, program.Command(t, program.Build(t, "turnstile/cmd/worker"), append([]string{
-		"REDIS_URL=" + redistest.URL(t), "TURNSTILE_AGENT=openai", "OPENAI_BASE_URL=" + model.URL(), "TURNSTILE_MODEL=m", "TURNSTILE_TOOLS_FILE=" + path,
+		"REDIS_URL=" + redistest.URL(t), "TURNSTILE_AGENT=model", "OPENAI_BASE_URL=" + model.URL(), "TURNSTILE_MODEL=m", "TURNSTILE_TOOLS_FILE=" + path,
 		"TURNSTILE_HTTP_ADDR=", "TURNSTILE_SENTINEL_TTL=" + expect.Lease(time.Second).String(),
 	}, environ...)))
 }

@@ -90,7 +90,7 @@ func LoadAgents(path string) ([]NamedAgent, error) {
 const maxAgentsFile = 4 << 20
 
 // readAgents reads TURNSTILE_AGENTS_FILE. An agent has the settings of AgentSettings by their names
-// in lower case, without the prefix: {"support": {"sessions": ["acme:*"], "agent": "openai",
+// in lower case, without the prefix: {"support": {"sessions": ["acme:*"], "agent": "model",
 // "model": "..."}}. What it leaves out has the setting's default, not the environment's value: one
 // agent's command must not run for another. A secret is in the file that NAME_file names, or in the
 // variable of environ that NAME_env names. Without environ none is read. The error joins all problems, each
@@ -137,8 +137,8 @@ func readAgents(path string, environ map[string]string) ([]NamedAgent, error) {
 // readAgent reads one agent's entry.
 func readAgent(name string, entry map[string]json.RawMessage, environ map[string]string) (NamedAgent, error) {
 	a, vars := NamedAgent{Name: name}, map[string]string{}
-	for _, usual := range usualNames { // such as OPENAI_API_KEY, which all agents share
-		vars[usual] = environ[usual]
+	for _, of := range providers { // such as OPENAI_API_KEY, which all agents share
+		vars[of.urlName], vars[of.keyName] = environ[of.urlName], environ[of.keyName]
 	}
 	unread := map[string]bool{}
 	var problems []error
@@ -166,7 +166,9 @@ func readAgent(name string, entry map[string]json.RawMessage, environ map[string
 			continue
 		case setting == "":
 			hint := "leave it out"
-			if near := nearest(key, slices.Sorted(maps.Keys(known))); near != "" {
+			if now := renamedKey(key); now != "" {
+				hint = "it is called " + now + " now"
+			} else if near := nearest(key, slices.Sorted(maps.Keys(known))); near != "" {
 				hint = "did you mean " + near + "?"
 				unread[known[near].setting] = true
 			}
@@ -253,6 +255,16 @@ func entryKeys() map[string]entryKey {
 		}
 	}
 	return keys
+}
+
+// renamedKey is what a key of the version before is called now, or "".
+func renamedKey(key string) string {
+	name, variable := strings.CutSuffix(key, "_env")
+	now := strings.ToLower(strings.TrimPrefix(renamed[prefix+strings.ToUpper(name)], prefix))
+	if now != "" && variable {
+		now += "_env"
+	}
+	return now
 }
 
 // variableName is a variable of the environment, as people write them.

@@ -24,9 +24,9 @@ func TestAgentsFile(t *testing.T) {
 	t.Parallel()
 	secret := write(t, "from a file\n")
 	path := write(t, `{
-		"support": {"sessions": ["acme:*"], "agent": "openai", "model": "m", "openai_base_url": "http://x/v1", "openai_api_key_env": "ACME", "ask_timeout": 0},
+		"support": {"sessions": ["acme:*"], "agent": "model", "model": "m", "model_url": "http://x/v1", "model_key_env": "ACME", "ask_timeout": 0},
 		"coder": {"sessions": ["acme:dev:*", "ops:1"], "agent": "acp", "agent_command": "opencode acp", "workspace_dir": "/w", "acp_files": true, "env": {"MODEL_KEY": {"from": "OPS"}}, "workspace_group": 2000, "isolation": "confined", "confined_ports": [8443, "4096/listen"], "confined_read": ["/opt/node", "/srv"], "approvers": ["sender", "ops/*"]},
-		"other": {"sessions": ["*"], "agent": "openai", "model": "n", "openai_api_key_file": "`+secret+`"}}`)
+		"other": {"sessions": ["*"], "agent": "model", "model": "n", "model_key_file": "`+secret+`"}}`)
 	w, err := LoadWorker(with(map[string]string{
 		"TURNSTILE_AGENTS_FILE": path, "TURNSTILE_AGENT": "exec", "TURNSTILE_AGENT_COMMAND": "of the environment",
 		"OPENAI_API_KEY": "usual", "ACME": "acme's", "OPS": "ops'",
@@ -34,15 +34,15 @@ func TestAgentsFile(t *testing.T) {
 	expect.OK(t, err)
 	defaults := AgentSettings{
 		AgentFormat: FormatText, AgentTimeout: 10 * time.Minute, AskTimeout: 5 * time.Minute,
-		OpenAIBaseURL: "https://api.openai.com/v1", OpenAIKey: "usual", ACPPermissions: PermissionsAsk,
+		Provider: ProviderOpenAI, ModelURL: "https://api.openai.com/v1", ModelKey: "usual", ACPPermissions: PermissionsAsk,
 		Isolation: "none", ConfinedPorts: Ports{Connect: []int{443}},
 	}
 	coder, other, support := defaults, defaults, defaults
 	coder.Agent, coder.Command, coder.WorkspaceDir, coder.ACPFiles, coder.WorkspaceGroup = AgentACP, Command{"opencode", "acp"}, "/w", true, Group{new(2000)}
 	coder.Isolation, coder.ConfinedPorts, coder.ConfinedRead = "confined", Ports{[]int{8443, 4096}, []int{4096}}, Paths{"/opt/node", "/srv"}
 	coder.Approvers = Approvers{"sender", "ops/*"}
-	other.Agent, other.Model, other.OpenAIKey = AgentOpenAI, "n", "from a file"
-	support.Agent, support.Model, support.OpenAIBaseURL, support.OpenAIKey, support.AskTimeout = AgentOpenAI, "m", "http://x/v1", "acme's", 0
+	other.Agent, other.Model, other.ModelKey = AgentModel, "n", "from a file"
+	support.Agent, support.Model, support.ModelURL, support.ModelKey, support.AskTimeout = AgentModel, "m", "http://x/v1", "acme's", 0
 	want := []NamedAgent{
 		{Name: "coder", Sessions: []string{"acme:dev:*", "ops:1"}, AgentSettings: coder, Set: []string{"MODEL_KEY=ops'"}, Own: []string{"OPS"}},
 		{Name: "other", Sessions: []string{"*"}, AgentSettings: other},
@@ -67,7 +67,11 @@ func TestAgentsFileMistakes(t *testing.T) {
 	for text, want := range map[string][]string{
 		`[]`: {`PATH is no JSON object with agents by name, such as {"support": {"sessions": ["acme:*"], "agent": "claude"}}`},
 		`{}`: {`PATH is no JSON object with agents by name, such as {"support": {"sessions": ["acme:*"], "agent": "claude"}}`},
-		`{"a": {"sessions": ["x:*"], "agent": "openai", "modl": "m"}}`: {
+		`{"a": {"sessions": ["x:*"], "agent": "model", "model": "m", "openai_base_url": "u", "openai_api_key_env": "K", "openai_api_key_file": "f", "openai_file": "f"}}`: {
+			`agent "a": "openai_api_key_env" is unknown: it is called model_key_env now`, `agent "a": "openai_api_key_file" is unknown: it is called model_key_file now`,
+			`agent "a": "openai_base_url" is unknown: it is called model_url now`, `agent "a": "openai_file" is unknown: it is called model_file now`,
+		},
+		`{"a": {"sessions": ["x:*"], "agent": "model", "modl": "m"}}`: {
 			`agent "a": "modl" is unknown: did you mean model?`,
 		},
 		"{\n  \"a\": {\"sessions\": [\"x:*\"], \"agent\": \"echo\",}\n}": {
@@ -77,21 +81,21 @@ func TestAgentsFileMistakes(t *testing.T) {
 		`{"a": {"sessions": ["x:*"], "agent": "echo", "agent": "claude"}}`:                           {`PATH: invalid JSON: "a.agent" occurs twice`},
 		`{"a": {"sesions": ["x:*"], "agent": "echo"}}`:                                               {`agent "a": "sesions" is unknown: did you mean sessions?`},
 		`{"a": {"agent": "echo"}}`:     {`agent "a": sessions is missing: list patterns such as "acme:*"`},
-		`{"a": {"sessions": ["x:*"]}}`: {`agent "a": agent="" is not set: use one of echo, exec, acp, openai, claude, codex and gemini`},
+		`{"a": {"sessions": ["x:*"]}}`: {`agent "a": agent="" is not set: use one of echo, exec, acp, model, claude, codex and gemini`},
 		`{"a": {"sessions": ["x:*"], "agent": "echo", "approvers": ["a/b", ["c"]]}}`: {`agent "a": approvers: write it as one text, number, true or false`},
 		`{"a": {"sessions": ["x:*"], "agent": "exec"}}`:                              {`agent "a": agent_command is not set: agent=exec needs the command to run`},
-		`{"a": {"sessions": ["x:*"], "agent": "clade"}}`:                             {`agent "a": agent="clade" is unknown: use echo, exec, acp, openai, claude, codex or gemini`},
+		`{"a": {"sessions": ["x:*"], "agent": "clade"}}`:                             {`agent "a": agent="clade" is unknown: use echo, exec, acp, model, claude, codex or gemini`},
 		`{"a": {"sessions": "x:*", "agent": "echo"}}`: {
 			`agent "a": sessions is no list of patterns: write it as ["acme:*"]`,
 		},
 		`{"a": {"sessions": ["x:*"], "agent": "echo"}, "b": {"sessions": ["x:*"], "agent": "echo"}}`: {
 			`agent "b": sessions: "x:*" belongs to agent "a": give it to one of them`,
 		},
-		`{"a": {"sessions": ["x:*"], "agent": "openai", "model": "m", "openai_api_key_env": "GONE"}}`: {
-			`agent "a": openai_api_key_env names the variable "GONE", which is not set`,
+		`{"a": {"sessions": ["x:*"], "agent": "model", "model": "m", "model_key_env": "GONE"}}`: {
+			`agent "a": model_key_env names the variable "GONE", which is not set`,
 		},
-		`{"a": {"sessions": ["x:*"], "agent": "openai", "model": "m", "openai_api_key_env": "sk-secret"}}`: { // the key itself
-			`agent "a": openai_api_key_env names the variable "...", which is not set`,
+		`{"a": {"sessions": ["x:*"], "agent": "model", "model": "m", "model_key_env": "sk-secret"}}`: { // the key itself
+			`agent "a": model_key_env names the variable "...", which is not set`,
 		},
 		`{"a": {"sessions": ["x:*"], "agent": "claude", "env": {"A": {"from": "GONE"}}}}`: {`agent "a": env: A: from names the variable GONE, which is not set`},
 		`{"a": {"sessions": ["x:*"], "agent": "claude", "env": {"A": "HOME"}}}`:           {`agent "a": env: write it as {"NAME": {"from": "VARIABLE"}}`},
@@ -107,11 +111,11 @@ func TestAgentsFileMistakes(t *testing.T) {
 		`{"a": {"sessions": ["x:*"], "agent": "claude", "env": {"A": {"from": "KEY"}}}, "b": {"sessions": ["y:*"], "agent": "codex", "agent_env": ["KEY"]}}`: {
 			`agent "b": agent_env names KEY, which is a key of an agent: write "env": {"NAME": {"from": "KEY"}}`,
 		},
-		`{"a": {"sessions": ["x:*"], "agent": "openai", "model": ["m"]}}`: {
+		`{"a": {"sessions": ["x:*"], "agent": "model", "model": ["m"]}}`: {
 			`agent "a": model: write it as one text, number, true or false`,
 		},
-		`{"a": {"sessions": ["x:*"], "agent": "openai", "model": "m", "openai_api_key_file": "/gone"}}`: {
-			`agent "a": openai_api_key_file cannot be used: open /gone: no such file or directory: correct the path, or let the program read it`,
+		`{"a": {"sessions": ["x:*"], "agent": "model", "model": "m", "model_key_file": "/gone"}}`: {
+			`agent "a": model_key_file cannot be used: open /gone: no such file or directory: correct the path, or let the program read it`,
 		},
 		`{"a": {"sessions": ["x:*"], "agent": "exec", "agent_command": "x", "workspace_dir": "/w", "isolation": "wrapper"}}`: {
 			`agent "a": wrapper is not set: isolation=wrapper needs the command that starts the agent's programs`,

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -99,10 +100,9 @@ func load(into any, environ []string, o Options) (map[string]string, *problems) 
 func parse(into any, vars map[string]string, o Options) (map[string]string, *problems) {
 	p := &problems{settings: settingsOf(reflect.TypeOf(into).Elem()), vars: vars, failed: map[string]bool{}}
 	p.readFiles(vars, o.Overrides)
-	for own, usual := range usualNames {
-		if vars[own] == "" && vars[usual] != "" {
-			vars[own] = vars[usual]
-		}
+	if of, ok := providers[Provider(cmp.Or(vars["TURNSTILE_PROVIDER"], string(ProviderOpenAI)))]; ok {
+		vars["TURNSTILE_MODEL_URL"] = cmp.Or(vars["TURNSTILE_MODEL_URL"], vars[of.urlName], of.url)
+		vars["TURNSTILE_MODEL_KEY"] = cmp.Or(vars["TURNSTILE_MODEL_KEY"], vars[of.keyName])
 	}
 	given := maps.Clone(vars)
 	for name, value := range o.Defaults {
@@ -179,18 +179,20 @@ func parseDrop(text string) (session.DropPolicy, error) {
 
 const prefix = "TURNSTILE_"
 
-// usualNames maps variables of ours to the widely used ones that are read in their place.
-var usualNames = map[string]string{
-	"TURNSTILE_OPENAI_BASE_URL": "OPENAI_BASE_URL",
-	"TURNSTILE_OPENAI_API_KEY":  "OPENAI_API_KEY",
-}
-
 // foreign are variables with our prefix that are no settings. Workers set some for agents, which
 // may run enqueue. The examples read others, in the same shell as the programs.
 var foreign = []string{
 	"TURNSTILE_SESSION", "TURNSTILE_SESSION_ID", "TURNSTILE_MESSAGE_ID",
 	"TURNSTILE_TURN_ID", "TURNSTILE_FENCE", "TURNSTILE_STEP_KEY", "TURNSTILE_GUARDIAN",
 	"TURNSTILE_TOKEN", "TURNSTILE_URL", "TURNSTILE_GATEWAY_URL",
+}
+
+// renamed are names of the version before, and what they are called now.
+var renamed = map[string]string{
+	"TURNSTILE_OPENAI_BASE_URL":     "TURNSTILE_MODEL_URL",
+	"TURNSTILE_OPENAI_API_KEY":      "TURNSTILE_MODEL_KEY",
+	"TURNSTILE_OPENAI_API_KEY_FILE": "TURNSTILE_MODEL_KEY_FILE",
+	"TURNSTILE_OPENAI_FILE":         "TURNSTILE_MODEL_FILE",
 }
 
 // addUnknown adds a problem for each variable with our prefix that no program reads: it is
@@ -208,7 +210,9 @@ func (p *problems) addUnknown() {
 			continue
 		}
 		hint := "unset it"
-		if near := nearest(name, slices.Sorted(maps.Keys(known))); near != "" {
+		if now := renamed[name]; now != "" {
+			hint = "it is called " + now + " now"
+		} else if near := nearest(name, slices.Sorted(maps.Keys(known))); near != "" {
 			hint = "did you mean " + near + "?"
 		}
 		if name != printable.Line(name) {

@@ -48,7 +48,7 @@ func TestWorkerDefaults(t *testing.T) {
 		RedisURL: "redis://127.0.0.1:6379/0", Concurrency: 10,
 		AgentSettings: AgentSettings{
 			Agent: AgentEcho, AgentFormat: FormatText, AgentTimeout: 10 * time.Minute, AskTimeout: 5 * time.Minute,
-			OpenAIBaseURL: "https://api.openai.com/v1", ACPPermissions: PermissionsAsk,
+			Provider: ProviderOpenAI, ModelURL: "https://api.openai.com/v1", ACPPermissions: PermissionsAsk,
 			Isolation: "none", ConfinedPorts: Ports{Connect: []int{443}},
 		},
 		SentinelTTL: 15 * time.Second, ParkAfter: 30 * time.Second, ParkedCap: 100_000, DrainTimeout: time.Minute, InterruptGrace: 5 * time.Second,
@@ -77,9 +77,9 @@ func TestWorkerEverythingSet(t *testing.T) {
 		"TURNSTILE_AGENT": "exec", "TURNSTILE_AGENT_COMMAND": `sh -c 'cat; echo "$X"'`, "TURNSTILE_AGENT_ENV": "A, B_*,",
 		"TURNSTILE_AGENT_FORMAT": "jsonl", "TURNSTILE_AGENT_TIMEOUT": "1h", "TURNSTILE_ASK_TIMEOUT": "0",
 		"TURNSTILE_WARM_AGENTS": "0", "TURNSTILE_WARM_TTL": "1m", "TURNSTILE_WAITING_AGENTS": "0",
-		"TURNSTILE_MODEL": "m", "TURNSTILE_OPENAI_BASE_URL": "http://127.0.0.1:1/v1", "OPENAI_BASE_URL": "not this", "TURNSTILE_OPENAI_API_KEY": "k", "OPENAI_API_KEY": "not this",
-		"TURNSTILE_OPENAI_FILE": "/p", "TURNSTILE_TOOLS_FILE": "/t",
-		"TURNSTILE_INSTRUCT": "true", "TURNSTILE_ACP_PERMISSIONS": "deny", "TURNSTILE_WORKSPACE_DIR": "/w", "TURNSTILE_WORKSPACE_GROUP": "2000", "TURNSTILE_ACP_FILES": "true", "TURNSTILE_ACP_TERMINAL": "true",
+		"TURNSTILE_PROVIDER": "openai", "TURNSTILE_MODEL": "m", "TURNSTILE_MODEL_URL": "http://127.0.0.1:1/v1", "OPENAI_BASE_URL": "not this", "TURNSTILE_MODEL_KEY": "k", "OPENAI_API_KEY": "not this",
+		"TURNSTILE_MODEL_FILE": "/p", "TURNSTILE_TOOLS_FILE": "/t", "TURNSTILE_MCP_FILE": "/m",
+		"TURNSTILE_INSTRUCT": "true", "TURNSTILE_ACP_PERMISSIONS": "deny", "TURNSTILE_ACP_MODE": "plan", "TURNSTILE_WORKSPACE_DIR": "/w", "TURNSTILE_WORKSPACE_GROUP": "2000", "TURNSTILE_ACP_FILES": "true", "TURNSTILE_ACP_TERMINAL": "true",
 		"TURNSTILE_ISOLATION": "wrapper", "TURNSTILE_CONFINED_PORTS": "80,81/listen", "TURNSTILE_WRAPPER": "bwrap {home}", "TURNSTILE_WRAPPER_KILL": "kill {run}",
 		"TURNSTILE_SENTINEL_TTL": "1s", "TURNSTILE_PARK_AFTER": "0", "TURNSTILE_PARKED_CAP": "0", "TURNSTILE_DRAIN_TIMEOUT": "0", "TURNSTILE_INTERRUPT_GRACE": "0s", "TURNSTILE_STOP_TIMEOUT": "5s",
 		"TURNSTILE_MAX_ATTEMPTS": "1", "TURNSTILE_RETRY_BACKOFF": "2s", "TURNSTILE_RETENTION": "1d12h", "TURNSTILE_BUSY_MODE": "reject",
@@ -98,8 +98,8 @@ func TestWorkerEverythingSet(t *testing.T) {
 		AgentSettings: AgentSettings{
 			Agent: AgentExec, Command: Command{"sh", "-c", `cat; echo "$X"`}, AgentEnv: Names{"A", "B_*"},
 			AgentFormat: FormatJSONL, AgentTimeout: time.Hour, Approvers: Approvers{"sender", "ops/*"},
-			Model: "m", OpenAIBaseURL: "http://127.0.0.1:1/v1", OpenAIKey: "k", OpenAIFile: "/p", ToolsFile: "/t", Instruct: true,
-			ACPPermissions: PermissionsDeny, WorkspaceDir: "/w", WorkspaceGroup: Group{new(2000)}, ACPFiles: true, ACPTerminal: true,
+			Provider: ProviderOpenAI, Model: "m", ModelURL: "http://127.0.0.1:1/v1", ModelKey: "k", ModelFile: "/p", ToolsFile: "/t", MCPFile: "/m", Instruct: true,
+			ACPPermissions: PermissionsDeny, ACPMode: "plan", WorkspaceDir: "/w", WorkspaceGroup: Group{new(2000)}, ACPFiles: true, ACPTerminal: true,
 			Isolation: "wrapper", ConfinedPorts: Ports{Connect: []int{80, 81}, Listen: []int{81}}, Wrapper: Command{"bwrap", "{home}"}, WrapperKill: Command{"kill", "{run}"},
 		},
 		AgentsFile: agentsFile, WarmTTL: time.Minute,
@@ -107,7 +107,7 @@ func TestWorkerEverythingSet(t *testing.T) {
 			Name: "acme", Sessions: []string{"acme:*"},
 			AgentSettings: AgentSettings{
 				Agent: AgentEcho, AgentFormat: FormatText, AgentTimeout: 10 * time.Minute, AskTimeout: 5 * time.Minute,
-				OpenAIBaseURL: "not this", OpenAIKey: "not this", ACPPermissions: PermissionsAsk,
+				Provider: ProviderOpenAI, ModelURL: "not this", ModelKey: "not this", ACPPermissions: PermissionsAsk,
 				Isolation: "none", ConfinedPorts: Ports{Connect: []int{443}},
 			},
 		}},
@@ -185,11 +185,18 @@ func TestWorkerRefuses(t *testing.T) {
 		vars vars
 		want string // part of the only line
 	}{
-		{vars{"TURNSTILE_AGENT": ""}, "TURNSTILE_AGENT=\"\" is not set: use one of echo, exec, acp, openai, claude, codex and gemini"},
-		{vars{"TURNSTILE_AGENT": "claud"}, `TURNSTILE_AGENT="claud" is unknown: use echo, exec, acp, openai, claude, codex or gemini`},
+		{vars{"TURNSTILE_AGENT": ""}, "TURNSTILE_AGENT=\"\" is not set: use one of echo, exec, acp, model, claude, codex and gemini"},
+		{vars{"TURNSTILE_AGENT": "claud"}, `TURNSTILE_AGENT="claud" is unknown: use echo, exec, acp, model, claude, codex or gemini`},
+		{vars{"TURNSTILE_AGENT": "openai"}, `TURNSTILE_AGENT="openai" is called model now`},
+		{vars{"TURNSTILE_OPENAI_BASE_URL": "http://x/v1"}, `TURNSTILE_OPENAI_BASE_URL is unknown: it is called TURNSTILE_MODEL_URL now`},
+		{vars{"TURNSTILE_OPENAI_API_KEY": "k"}, `TURNSTILE_OPENAI_API_KEY is unknown: it is called TURNSTILE_MODEL_KEY now`},
+		{vars{"TURNSTILE_OPENAI_API_KEY_FILE": "/k"}, `TURNSTILE_OPENAI_API_KEY_FILE is unknown: it is called TURNSTILE_MODEL_KEY_FILE now`},
+		{vars{"TURNSTILE_OPENAI_FILE": "/f"}, `TURNSTILE_OPENAI_FILE is unknown: it is called TURNSTILE_MODEL_FILE now`},
+		{vars{"TURNSTILE_PROVIDER": "gemini"}, `TURNSTILE_PROVIDER="gemini" is unknown: use openai or anthropic`},
 		{vars{"TURNSTILE_AGENT": "acp"}, `TURNSTILE_AGENT_COMMAND is not set: TURNSTILE_AGENT=acp needs the command`},
-		{vars{"TURNSTILE_AGENT": "openai"}, `TURNSTILE_MODEL="" is not set: TURNSTILE_AGENT=openai needs the model`},
-		{vars{"TURNSTILE_AGENT": "openai", "TURNSTILE_MODEL": "m", "OPENAI_BASE_URL": "localhost:1"}, `TURNSTILE_OPENAI_BASE_URL="localhost:1" is no address`},
+		{vars{"TURNSTILE_AGENT": "model"}, `TURNSTILE_MODEL="" is not set: TURNSTILE_AGENT=model needs the model`},
+		{vars{"TURNSTILE_AGENT": "model", "TURNSTILE_MODEL": "m", "OPENAI_BASE_URL": "localhost:1"}, `TURNSTILE_MODEL_URL="localhost:1" is no address: write it as https://api.openai.com/v1`},
+		{vars{"TURNSTILE_AGENT": "model", "TURNSTILE_MODEL": "m", "TURNSTILE_PROVIDER": "anthropic", "ANTHROPIC_BASE_URL": "localhost:1"}, `TURNSTILE_MODEL_URL="localhost:1" is no address: write it as https://api.anthropic.com`},
 		{vars{"TURNSTILE_ACP_PERMISSIONS": "yes"}, `TURNSTILE_ACP_PERMISSIONS="yes" is unknown: use allow, deny or ask`},
 		{vars{"TURNSTILE_WORKSPACE_GROUP": "2000"}, `TURNSTILE_WORKSPACE_GROUP="2000" needs TURNSTILE_WORKSPACE_DIR`},
 		{vars{"TURNSTILE_WORKSPACE_GROUP": "staff"}, `TURNSTILE_WORKSPACE_GROUP="staff" is not the number of a group: write it as 2000`},
@@ -228,7 +235,6 @@ func TestWorkerRefuses(t *testing.T) {
 		{vars{"TURNSTILE_ASK_TOOLS": "Bash"}, "is read only with TURNSTILE_AGENT=claude"},
 		{vars{"TURNSTILE_USER_COMMANDS": "compact"}, "is read only with TURNSTILE_AGENT=acp, claude or gemini"},
 		{vars{"TURNSTILE_AGENT": "claude", "TURNSTILE_USER_COMMANDS": "review,/compact"}, "without the slash"},
-		{vars{"TURNSTILE_AGENT": "acp", "TURNSTILE_AGENT_COMMAND": "opencode acp", "TURNSTILE_MODEL": "m"}, "is not read with TURNSTILE_AGENT=acp"},
 		{vars{"TURNSTILE_WAITING_AGENTS": "-1"}, "use 0 or more"},
 		{vars{"TURNSTILE_WARM_AGENTS": "10001"}, "at most 10000"},
 		{vars{"TURNSTILE_WARM_AGENTS": "all"}, "not a whole number"},
@@ -356,8 +362,9 @@ func TestRunsPrograms(t *testing.T) {
 		want bool
 	}{
 		{AgentSettings{Agent: AgentEcho, ToolsFile: "/t"}, false},
-		{AgentSettings{Agent: AgentOpenAI}, false},
-		{AgentSettings{Agent: AgentOpenAI, ToolsFile: "/t"}, true},
+		{AgentSettings{Agent: AgentModel}, false},
+		{AgentSettings{Agent: AgentModel, ToolsFile: "/t"}, true},
+		{AgentSettings{Agent: AgentModel, MCPFile: "/m"}, true},
 		{AgentSettings{Agent: AgentExec}, true},
 		{AgentSettings{Agent: AgentACP}, true},
 		{AgentSettings{Agent: AgentClaude}, true},
@@ -366,7 +373,7 @@ func TestRunsPrograms(t *testing.T) {
 		{AgentSettings{}, true}, // an unknown agent
 	} {
 		if got := c.a.RunsPrograms(); got != c.want {
-			t.Errorf("%q with tools %q: %v", c.a.Agent, c.a.ToolsFile, got)
+			t.Errorf("%q with tools %q and servers %q: %v", c.a.Agent, c.a.ToolsFile, c.a.MCPFile, got)
 		}
 	}
 }

@@ -21,14 +21,14 @@ func secretFile(t *testing.T, text string) string {
 func TestSecretsFromFiles(t *testing.T) {
 	t.Parallel()
 	vars := map[string]string{
-		"REDIS_URL_FILE":                secretFile(t, "redis://:secret@db/1\n"),
-		"TURNSTILE_HTTP_TOKEN_FILE":     secretFile(t, "token\r\n"),
-		"TURNSTILE_OPENAI_API_KEY_FILE": secretFile(t, "key"),
-		"OPENAI_API_KEY":                "not this", // TURNSTILE_OPENAI_API_KEY has precedence
-		"TURNSTILE_HTTP_ADDR":           ":8080",
+		"REDIS_URL_FILE":            secretFile(t, "redis://:secret@db/1\n"),
+		"TURNSTILE_HTTP_TOKEN_FILE": secretFile(t, "token\r\n"),
+		"TURNSTILE_MODEL_KEY_FILE":  secretFile(t, "key"),
+		"OPENAI_API_KEY":            "not this", // TURNSTILE_MODEL_KEY has precedence
+		"TURNSTILE_HTTP_ADDR":       ":8080",
 	}
 	w, err := LoadWorker(with(vars), Options{})
-	if err != nil || w.RedisURL != "redis://:secret@db/1" || w.HTTPToken != "token" || w.OpenAIKey != "key" || !w.RedisURLSet {
+	if err != nil || w.RedisURL != "redis://:secret@db/1" || w.HTTPToken != "token" || w.ModelKey != "key" || !w.RedisURLSet {
 		t.Errorf("%+v, %v", w, err)
 	}
 	s, err := LoadSender(with(vars), Options{})
@@ -63,11 +63,11 @@ func TestInvalidSecretFiles(t *testing.T) {
 		"no such file":     {map[string]string{"REDIS_URL_FILE": missing}, "REDIS_URL_FILE cannot be used: open " + missing + ": no such file or directory"},
 		"a directory":      {map[string]string{"TURNSTILE_HTTP_TOKEN_FILE": dir}, "TURNSTILE_HTTP_TOKEN_FILE cannot be used: read " + dir + ": is a directory"},
 		"empty":            {map[string]string{"TURNSTILE_HTTP_TOKEN_FILE": secretFile(t, "\n")}, "is empty: write the value into it"},
-		"several lines":    {map[string]string{"TURNSTILE_OPENAI_API_KEY_FILE": secretFile(t, value+"\n"+value+"\n")}, "has more than one line"},
+		"several lines":    {map[string]string{"TURNSTILE_MODEL_KEY_FILE": secretFile(t, value+"\n"+value+"\n")}, "has more than one line"},
 		"too long":         {map[string]string{"TURNSTILE_HTTP_TOKEN_FILE": secretFile(t, strings.Repeat("x", maxSecretLen+1))}, "has more than 65536 bytes"},
 		"a malformed URL":  {map[string]string{"REDIS_URL_FILE": secretFile(t, "gopher://"+value)}, "setting REDIS_URL cannot be used: malformed Redis URL"},
 		"an unfit token":   {map[string]string{"TURNSTILE_HTTP_TOKEN_FILE": secretFile(t, value+" "+value)}, "TURNSTILE_HTTP_TOKEN has characters"},
-		"of no secret":     {map[string]string{"TURNSTILE_MODEL_FILE": missing}, "TURNSTILE_MODEL_FILE is unknown"},
+		"of no secret":     {map[string]string{"TURNSTILE_TOOLS_FILE_FILE": missing}, "TURNSTILE_TOOLS_FILE_FILE is unknown"},
 		"of the command":   {map[string]string{"TURNSTILE_AGENT_COMMAND_FILE": missing}, "TURNSTILE_AGENT_COMMAND_FILE is unknown"},
 		"given to agents":  {map[string]string{"TURNSTILE_AGENT_ENV": "REDIS_URL_FILE"}, "names REDIS_URL_FILE, which agents must not have"},
 		"an open address":  {map[string]string{"TURNSTILE_HTTP_ADDR": ":8080", "TURNSTILE_HTTP_TOKEN_FILE": missing}, "TURNSTILE_HTTP_TOKEN_FILE cannot be used"},
@@ -91,7 +91,7 @@ func TestSecretFlag(t *testing.T) {
 	}{
 		{"TURNSTILE_HTTP_TOKEN", "x", true},
 		{"TURNSTILE_HTTP_TOKEN", "", false},
-		{"TURNSTILE_OPENAI_API_KEY", "x", true},
+		{"TURNSTILE_MODEL_KEY", "x", true},
 		{"TURNSTILE_AGENT_COMMAND", "agent --key x", false}, // the agent's own command line shows it
 		{"TURNSTILE_MODEL", "x", false},
 		{"REDIS_URL", "redis://db:6379/0", false},

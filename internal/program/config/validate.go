@@ -160,11 +160,11 @@ func (p *problems) judgeAgent(a AgentSettings, hint string) {
 	if p.ok("TURNSTILE_AGENT") {
 		switch {
 		case a.Agent == "":
-			p.add("TURNSTILE_AGENT", "is not set: use one of echo, exec, acp, openai, claude, codex and gemini%s", hint)
+			p.add("TURNSTILE_AGENT", "is not set: use one of echo, exec, acp, model, claude, codex and gemini%s", hint)
 		case (a.Agent == AgentExec || a.Agent == AgentACP) && len(a.Command) == 0 && p.ok("TURNSTILE_AGENT_COMMAND"):
 			p.add("TURNSTILE_AGENT_COMMAND", "is not set: TURNSTILE_AGENT=%s needs the command to run", a.Agent)
-		case a.Agent == AgentOpenAI && a.Model == "":
-			p.add("TURNSTILE_MODEL", "is not set: TURNSTILE_AGENT=openai needs the model's name")
+		case a.Agent == AgentModel && a.Model == "":
+			p.add("TURNSTILE_MODEL", "is not set: TURNSTILE_AGENT=model needs the model's name")
 		}
 	}
 	for _, name := range a.AgentEnv {
@@ -174,12 +174,9 @@ func (p *problems) judgeAgent(a AgentSettings, hint string) {
 	}
 	atLeast(p, "TURNSTILE_AGENT_TIMEOUT", a.AgentTimeout, time.Millisecond)
 	atLeast(p, "TURNSTILE_ASK_TIMEOUT", a.AskTimeout, 0)
-	p.judgeOpenAI(a)
+	p.judgeModel(a)
 	if len(a.AskTools) > 0 && a.Agent != AgentClaude {
 		p.add("TURNSTILE_ASK_TOOLS", "is read only with TURNSTILE_AGENT=claude: leave it out")
-	}
-	if a.Model != "" && a.Agent == AgentACP {
-		p.add("TURNSTILE_MODEL", "is not read with TURNSTILE_AGENT=acp: leave it out, and choose the model in the program's own settings")
 	}
 	if len(a.UserCommands) > 0 && a.Agent != AgentACP && a.Agent != AgentClaude && a.Agent != AgentGemini {
 		p.add("TURNSTILE_USER_COMMANDS", "is read only with TURNSTILE_AGENT=acp, claude or gemini: leave it out")
@@ -226,9 +223,9 @@ func (p *problems) judgeNeedsWorkspace(name string, on bool, a AgentSettings) {
 	}
 }
 
-func (p *problems) judgeOpenAI(a AgentSettings) {
-	if u, err := url.Parse(a.OpenAIBaseURL); a.Agent == AgentOpenAI && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
-		p.add("TURNSTILE_OPENAI_BASE_URL", "is no address: write it as https://HOST/v1")
+func (p *problems) judgeModel(a AgentSettings) {
+	if u, err := url.Parse(a.ModelURL); a.Agent == AgentModel && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
+		p.add("TURNSTILE_MODEL_URL", "is no address: write it as %s", providers[a.Provider].url)
 	}
 }
 

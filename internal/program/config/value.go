@@ -23,7 +23,7 @@ const (
 	AgentEcho   AgentKind = "echo"
 	AgentExec   AgentKind = "exec"
 	AgentACP    AgentKind = "acp"
-	AgentOpenAI AgentKind = "openai"
+	AgentModel  AgentKind = "model"
 	AgentClaude AgentKind = "claude"
 	AgentCodex  AgentKind = "codex"
 	AgentGemini AgentKind = "gemini"
@@ -31,7 +31,10 @@ const (
 
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (k *AgentKind) UnmarshalText(text []byte) error {
-	return oneOf(k, text, AgentEcho, AgentExec, AgentACP, AgentOpenAI, AgentClaude, AgentCodex, AgentGemini)
+	if string(text) == "openai" {
+		return errors.New("is called model now")
+	}
+	return oneOf(k, text, AgentEcho, AgentExec, AgentACP, AgentModel, AgentClaude, AgentCodex, AgentGemini)
 }
 
 // RunsPrograms reports whether turns run programs on the worker's machine, which can reach every
@@ -40,11 +43,31 @@ func (a AgentSettings) RunsPrograms() bool {
 	switch a.Agent {
 	case AgentEcho:
 		return false
-	case AgentOpenAI:
-		return a.ToolsFile != ""
+	case AgentModel:
+		return a.ToolsFile != "" || a.MCPFile != "" // its servers may all be remote, which is not known here
 	case AgentExec, AgentACP, AgentClaude, AgentCodex, AgentGemini:
 	}
 	return true
+}
+
+// Provider is the API that the agent model speaks.
+type Provider string
+
+// The providers: Chat Completions, and the Messages API.
+const (
+	ProviderOpenAI    Provider = "openai"
+	ProviderAnthropic Provider = "anthropic"
+)
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (v *Provider) UnmarshalText(text []byte) error {
+	return oneOf(v, text, ProviderOpenAI, ProviderAnthropic)
+}
+
+// providers have the widely used variables that are read in place of ours, and the address without any.
+var providers = map[Provider]struct{ urlName, keyName, url string }{
+	ProviderOpenAI:    {"OPENAI_BASE_URL", "OPENAI_API_KEY", "https://api.openai.com/v1"},
+	ProviderAnthropic: {"ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY", "https://api.anthropic.com"},
 }
 
 // ACPPermissions is the decision on an ACP agent's requests for permission.

@@ -25,7 +25,7 @@ type Worker struct {
 	AgentsFile string `env:"TURNSTILE_AGENTS_FILE" unit:"path" agree:"file" help:"A JSON file with agents by name, each for some sessions, in addition to the one of these settings. docs/agents.md has its form."`
 
 	SentinelTTL    time.Duration `env:"TURNSTILE_SENTINEL_TTL" envDefault:"15s" unit:"duration" help:"The lease: how long a session stays owned after its worker died. It is renewed three times in that time. At least 1s, and six round trips to Redis."`
-	ParkAfter      time.Duration `env:"TURNSTILE_PARK_AFTER" envDefault:"30s" unit:"duration" help:"How long a turn keeps its slot while it waits for the user's decision, a program's value or a time. Then it needs no worker if its agent can go on later, as openai's can; for others see TURNSTILE_WAITING_AGENTS. 0: always."`
+	ParkAfter      time.Duration `env:"TURNSTILE_PARK_AFTER" envDefault:"30s" unit:"duration" help:"How long a turn keeps its slot while it waits for the user's decision, a program's value or a time. Then it needs no worker if its agent can go on later, as the agent model can; for others see TURNSTILE_WAITING_AGENTS. 0: always."`
 	ParkedCap      int           `env:"TURNSTILE_PARKED_CAP" envDefault:"100000" unit:"turns" agree:"value" help:"How many turns may wait without a slot, for a decision, a value or a time, of all workers together. Beyond this number, waiting turns keep their slots. docs/guarantees.md has how exact it is. 0: no limit."`
 	WaitingAgents  int           `env:"TURNSTILE_WAITING_AGENTS" unit:"turns" help:"How many turns of agents that cannot go on later, such as acp, wait for a decision without a slot, after TURNSTILE_PARK_AFTER. Their agents keep running, in addition to TURNSTILE_CONCURRENCY. 0: none. Empty: as many as TURNSTILE_CONCURRENCY."`
 	DrainTimeout   time.Duration `env:"TURNSTILE_DRAIN_TIMEOUT" envDefault:"60s" unit:"duration" help:"How long a draining worker lets running turns finish. 0: it interrupts them at once."`
@@ -87,7 +87,7 @@ type Worker struct {
 
 // AgentSettings has the settings of one agent. An agent of AgentsFile has them, too.
 type AgentSettings struct {
-	Agent        AgentKind     `env:"TURNSTILE_AGENT" unit:"echo, exec, acp, openai, claude, codex, gemini" agree:"value" help:"The agent that runs the turns. Required, except with --dev, where it is echo."`
+	Agent        AgentKind     `env:"TURNSTILE_AGENT" unit:"echo, exec, acp, model, claude, codex, gemini" agree:"value" help:"The agent that runs the turns. Required, except with --dev, where it is echo."`
 	Command      Command       `env:"TURNSTILE_AGENT_COMMAND" unit:"command" secret:"true" agree:"hash" help:"The agent's command. It is split into words as a shell would, but no shell runs it. exec runs it once per turn, acp keeps it running per session. claude, codex and gemini run it instead of the command of that name, with further options."`
 	UserCommands Names         `env:"TURNSTILE_USER_COMMANDS" unit:"names" agree:"value" help:"The commands of acp's, claude's and gemini's program that a user's message may be, without the slash, separated by commas: compact,review. Empty: none, and every text is words for the model."`
 	AgentEnv     Names         `env:"TURNSTILE_AGENT_ENV" unit:"names" help:"Further environment variables for the agent's command, separated by commas; a name may end in *. The command always gets PATH, HOME and the like, and never REDIS_URL."`
@@ -97,12 +97,15 @@ type AgentSettings struct {
 
 	Approvers Approvers `env:"TURNSTILE_APPROVERS" unit:"senders" agree:"hash" help:"Who may decide the agent's questions over HTTP, separated by commas: sender (the senders of the running turn's messages), anyone, or senders such as web/alice and ops/*, where * is any characters but a slash. A token that may control must be one of them, too. Empty: TURNSTILE_GATEWAY_APPROVE decides."`
 
-	Model          string         `env:"TURNSTILE_MODEL" unit:"text" agree:"value" help:"The model. openai needs it; claude, codex and gemini have a default."`
-	OpenAIBaseURL  string         `env:"TURNSTILE_OPENAI_BASE_URL" envDefault:"https://api.openai.com/v1" unit:"URL" agree:"hash" help:"The server that openai calls: any that is compatible with Chat Completions. If unset, OPENAI_BASE_URL is read."`
-	OpenAIKey      string         `env:"TURNSTILE_OPENAI_API_KEY" unit:"text" secret:"true" file:"true" help:"The key for that server. If unset, OPENAI_API_KEY is read. Empty: no key is sent."`
-	OpenAIFile     string         `env:"TURNSTILE_OPENAI_FILE" unit:"path" agree:"file" help:"A JSON file with openai's system prompt and limits, read at the start. docs/agents/openai.md has its form."`
-	ToolsFile      string         `env:"TURNSTILE_TOOLS_FILE" unit:"path" agree:"file" help:"A JSON file with commands that openai's model may use as tools, read at the start. docs/agents/openai.md has its form."`
-	Instruct       bool           `env:"TURNSTILE_INSTRUCT" envDefault:"false" unit:"true, false" agree:"value" help:"Whether clients of OpenAI's API may bring openai's model their own tools, instructions, history and settings. Their tokens need instruct, too. docs/openai-api.md has what they bring."`
+	Provider       Provider       `env:"TURNSTILE_PROVIDER" envDefault:"openai" unit:"openai, anthropic" agree:"value" help:"The API that the agent model speaks. openai: Chat Completions, of any server. anthropic: the Messages API."`
+	Model          string         `env:"TURNSTILE_MODEL" unit:"text" agree:"value" help:"The model. The agent model needs it; acp, claude, codex and gemini have a default. acp's agent must let its client choose it."`
+	ModelURL       string         `env:"TURNSTILE_MODEL_URL" unit:"URL" agree:"hash" help:"The server that the agent model calls. If unset, OPENAI_BASE_URL or ANTHROPIC_BASE_URL is read. Empty: the vendor's."`
+	ModelKey       string         `env:"TURNSTILE_MODEL_KEY" unit:"text" secret:"true" file:"true" help:"The key for that server. If unset, OPENAI_API_KEY or ANTHROPIC_API_KEY is read. Empty: no key is sent."`
+	ModelFile      string         `env:"TURNSTILE_MODEL_FILE" unit:"path" agree:"file" help:"A JSON file with the system prompt and limits of the agent model, read at the start. docs/agents/model.md has its form."`
+	ToolsFile      string         `env:"TURNSTILE_TOOLS_FILE" unit:"path" agree:"file" help:"A JSON file with commands that the agent model may use as tools, read at the start. docs/agents/model.md has its form."`
+	MCPFile        string         `env:"TURNSTILE_MCP_FILE" unit:"path" agree:"file" help:"A JSON file with MCP servers for the agents model, acp, claude, codex and gemini, in the form of .mcp.json, read at the start. docs/agents/mcp.md has its form."`
+	Instruct       bool           `env:"TURNSTILE_INSTRUCT" envDefault:"false" unit:"true, false" agree:"value" help:"Whether clients of OpenAI's API may bring the agent model their own tools, instructions, history and settings. Their tokens need instruct, too. docs/openai-api.md has what they bring."`
+	ACPMode        string         `env:"TURNSTILE_ACP_MODE" unit:"text" agree:"value" help:"The mode in which acp's agent works, such as plan, by the agent's own id. The agent must let its client choose it. Empty: the agent's default."`
 	ACPPermissions ACPPermissions `env:"TURNSTILE_ACP_PERMISSIONS" envDefault:"ask" unit:"allow, deny, ask" agree:"value" help:"The decision when an agent of acp asks for a permission. ask: the user decides, with /approve or /deny."`
 	AskTools       Names          `env:"TURNSTILE_ASK_TOOLS" unit:"names" agree:"value" help:"The tools of claude for which the user is asked, with /approve or /deny, separated by commas: Bash,Write,mcp__*. Allow them in no other way. Empty: its own settings decide."`
 	WorkspaceDir   string         `env:"TURNSTILE_WORKSPACE_DIR" unit:"path" help:"Where acp, claude, codex and gemini work. Each session gets a separate directory in it, made when needed. Empty: all work in the worker's directory."`

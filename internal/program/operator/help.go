@@ -93,7 +93,8 @@ and SIGHUP end it with exit code 0.
 Agents that run on this machine can reach it, so it requires a token: without
 TURNSTILE_HTTP_TOKEN it makes one, and prints the address with it. That of the
 program worker requires none on loopback if TURNSTILE_AGENT is set as for the worker and
-that agent runs no programs (echo, or openai without TURNSTILE_TOOLS_FILE).`
+that agent runs no programs (echo, or model without TURNSTILE_TOOLS_FILE and
+TURNSTILE_MCP_FILE).`
 
 const healthHelp = `health requests /healthz of the worker or dashboard on TURNSTILE_HTTP_ADDR. Without
 TURNSTILE_HTTP_ADDR it asks all servers on 127.0.0.1:8080 and the 99 ports after it, where

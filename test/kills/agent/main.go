@@ -1,5 +1,5 @@
 // Command agent is the agents of package kills: `agent worker` is a worker with a Go agent, `agent jsonl` a command
-// of the agent exec, and `agent tool N` a tool of openai.
+// of the agent exec, and `agent tool N` a tool of model.
 package main
 
 import (

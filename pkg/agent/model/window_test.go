@@ -1,0 +1,198 @@
+package model
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"turnstile/pkg/agent"
+	"turnstile/pkg/session"
+	"turnstile/test/expect"
+)
+
+// talk is a session of several turns, with the transcript and the agent's state as a worker keeps them.
+type talk struct {
+	run     func(*agent.Turn) error
+	turns   int
+	history []session.Entry
+	state   json.RawMessage
+	told    []agent.Event // but texts and states
+}
+
+func newTalk(r *rig) *talk {
+	return &talk{run: func(tn *agent.Turn) error { _, err := r.agent.Run(r.Context(), tn); return err }}
+}
+
+// said are turns of before.
+func (c *talk) said(turns int, text, reply string) {
+	for range turns {
+		c.turns++
+		c.add(session.Entry{Role: session.RoleUser, Text: text}, assistant(reply))
+	}
+}
+
+func (c *talk) add(entries ...session.Entry) {
+	for _, e := range entries {
+		e.Turn = fmt.Sprintf("t%d", c.turns)
+		c.history = append(c.history, e)
+	}
+}
+
+// say runs a turn.
+func (c *talk) say(tb testing.TB, text string, files ...session.Attachment) {
+	tb.Helper()
+	c.turns++
+	tn := turn(text)
+	tn.ID, tn.Messages[0].Attachments, tn.History, tn.State = fmt.Sprintf("t%d", c.turns), files, c.history, c.state
+	var reply strings.Builder
+	expect.OK(tb, c.run(emitting(tn, func(e agent.Event) {
+		switch e.Type {
+		case session.EventText:
+			reply.WriteString(e.Text)
+		case session.EventState:
+			c.state = e.Data
+		default:
+			c.told = append(c.told, e)
+		}
+	})))
+	c.add(session.Entry{Role: session.RoleUser, Text: text, Attachments: files}, assistant(reply.String()))
+}
+
+// recorder is a model's server that gives every request the same reply.
+type recorder struct {
+	reply  canned
+	bodies []string
+}
+
+func (s *recorder) RoundTrip(req *http.Request) (*http.Response, error) {
+	body, err := io.ReadAll(req.Body)
+	if err != nil {
+		return nil, err
+	}
+	s.bodies = append(s.bodies, string(body))
+	return s.reply.RoundTrip(req)
+}
+
+// sameBeginning returns how many bytes 30 requests have, one a turn of a session that is at its limit, and how many of
+// them are the same from the beginning as in the request before.
+func sameBeginning(tb testing.TB) (same, all int) {
+	tb.Helper()
+	a, err := New(Config{URL: "http://model.test/v1", Model: "m", SystemPrompt: strings.Repeat("Be kind. ", 100)})
+	expect.OK(tb, err)
+	words := strings.Repeat("word ", 120)
+	server := &recorder{reply: canned(`data: {"choices":[{"index":0,"delta":{"content":"` + words + `"},"finish_reason":"stop"}]}` + "\n\ndata: [DONE]\n\n")}
+	a.http.Transport = server
+	c := &talk{run: func(tn *agent.Turn) error { _, err := a.Run(tb.Context(), tn); return err }}
+	c.said(92, words, words)
+	for i := range 31 {
+		c.say(tb, fmt.Sprintf("%d %s", i, words))
+	}
+	for i, body := range server.bodies[1:] {
+		n := 0
+		for before := server.bodies[i]; n < min(len(body), len(before)) && body[n] == before[n]; {
+			n++
+		}
+		same, all = same+n, all+len(body)
+	}
+	return same, all
+}
+
+// A session at its limit begins its requests for many turns as the request before.
+func TestBeginningStaysTheSame(t *testing.T) {
+	t.Parallel()
+	same, all := sameBeginning(t)
+	if all < 30*32_000*bytesPerToken*6/10 || same*100 < all*90 {
+		t.Errorf("of %d bytes %d are as in the request before", all, same)
+	}
+}
+
+func BenchmarkSameBeginning(b *testing.B) {
+	var same, all int
+	for b.Loop() {
+		same, all = sameBeginning(b)
+	}
+	b.ReportMetric(100*float64(same)/float64(all), "%same")
+}
+
+func TestCut(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		sizes             []int
+		from, most, least int
+		want              int
+	}{
+		{nil, 0, 0, 0, 0},
+		{[]int{1, 2, 3}, 0, 6, 4, 0},
+		{[]int{1, 2, 3}, 0, 5, 3, 2},
+		{[]int{1, 2, 3}, 1, 5, 3, 1}, // it fits from there
+		{[]int{1, 2, 3}, 0, -9, -6, 3},
+		{[]int{1, 9, 3}, 0, 5, 3, 2}, // no gaps
+	} {
+		var all []block
+		for _, n := range c.sizes {
+			all = append(all, block{tokens: n})
+		}
+		if got := cut(all, c.from, block.size, c.most, c.least); got != c.want {
+			t.Errorf("%+v: %d", c, got)
+		}
+	}
+}
+
+// The place is found by its turn, also after older turns have expired, and stays where it is while there is room.
+func TestPlace(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, Config{ContextTokens: 250}, text("1"), text("2"), text("3"), text("4"))
+	c := newTalk(r)
+	c.said(10, strings.Repeat("q", 60), strings.Repeat("a", 60))
+	first := func(n int) string {
+		lines := strings.Split(r.asked(n), "\n")
+		return fmt.Sprintf("%d %s", len(lines), lines[0][:7])
+	}
+	c.say(t, "now") // of 20 blocks of 23 tokens 7 have room in 70 %
+	expect.Equal(t, "the first request", first(1), "9 user: [")
+	c.say(t, "now")
+	expect.Equal(t, "the second one", first(2), "11 user: [")
+	c.history = c.history[4:] // too long ago for the worker
+	c.say(t, "now")
+	expect.Equal(t, "the third one", first(3), "13 user: [")
+	c.state = json.RawMessage(`{"agent":"acp","id":"x"}`)
+	c.say(t, "now")
+	expect.Equal(t, "the state of another agent", first(4), "11 user: q")
+}
+
+// Half of what fits beside a long message stays.
+func TestLongMessageLeavesSomeHistory(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, Config{ContextTokens: 1000}, text("ok"))
+	c := newTalk(r)
+	c.said(20, strings.Repeat("q", 60), strings.Repeat("a", 60))
+	c.say(t, strings.Repeat("long", 800))
+	if n := strings.Count(r.asked(1), "\n"); n < 3 || n > 5 {
+		t.Errorf("%d messages:\n%s", n, r.asked(1))
+	}
+}
+
+// The newest images are shown, up to the budget. The older ones are named, and which they are stays the same.
+func TestImageBytes(t *testing.T) {
+	t.Parallel()
+	picture := func(name string) session.Attachment {
+		return session.Attachment{Name: name, Mime: "image/png", URL: "data:image/png;base64," + strings.Repeat("A", 978)}
+	}
+	r := newRig(t, Config{ImageBytes: 4000}, text("ok"), text("ok"), text("ok"), text("ok"), text("ok"), text("ok"), text("ok"))
+	c := newTalk(r)
+	for n := 1; n <= 7; n++ {
+		c.say(t, "see", picture(fmt.Sprint(n)))
+	}
+	var shown []string
+	for n := 1; n <= 7; n++ {
+		shown = append(shown, fmt.Sprintf("%d shown, %d named", strings.Count(r.asked(n), "<data:"), strings.Count(r.asked(n), "[Attachment:")))
+	}
+	expect.List(t, "images of the requests", shown, "1 shown, 0 named", "2 shown, 0 named", "3 shown, 0 named", "4 shown, 0 named", "5 shown, 0 named",
+		"3 shown, 3 named", "4 shown, 3 named")
+	if before := r.asked(6); !strings.HasPrefix(r.asked(7), before) || !strings.Contains(before, "[Attachment: 3 (image/png)]\n") {
+		t.Error(r.asked(7))
+	}
+}
