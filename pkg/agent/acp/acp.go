@@ -8,9 +8,11 @@ import (
 	"log/slog"
 	osexec "os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
+	"turnstile/internal/mcp"
 	"turnstile/internal/process/command"
 	"turnstile/internal/process/guardian"
 	"turnstile/pkg/agent"
@@ -35,6 +37,11 @@ type Config struct {
 	// Commands are the names, without the slash, of those commands of the agent that a user's message may be. Any
 	// other text is words for the model.
 	Commands []string
+
+	// Model and Mode are those of the agent's sessions, by the agent's own IDs. An agent that does not let its client
+	// choose them fails. Empty: the agent's own settings decide.
+	Model string
+	Mode  string
 
 	// Env names further environment variables of this program that the agent gets. A name that ends
 	// in * means all names with that prefix. REDIS_URL and names that begin with TURNSTILE_ cannot
@@ -70,6 +77,10 @@ type Config struct {
 	// and the worker. Its Workspace is this one's.
 	Isolation agent.Isolation
 
+	// MCPFile names a file of MCP servers, which the agent is given with each session: see docs/agents/mcp.md. It is read
+	// by New.
+	MCPFile string
+
 	// Start is how long an agent may take to start, and then for each step until it has a session
 	// open. Defaults to 1 min.
 	Start time.Duration
@@ -84,6 +95,7 @@ type Agent struct {
 	config    Config
 	env       command.Env
 	isolator  command.Isolator
+	servers   *mcp.File // nil: there are none
 	signature string
 }
 
@@ -138,20 +150,26 @@ func New(config Config) (*Agent, error) {
 	if err != nil {
 		return nil, fmt.Errorf("acp agent: %w", err)
 	}
+	var servers *mcp.File
+	if config.MCPFile != "" {
+		if servers, err = mcp.Load(config.MCPFile); err != nil {
+			return nil, fmt.Errorf("acp agent: MCP servers: %w", err)
+		}
+	}
 	config.Isolation.Workspace, config.Isolation.WorkspaceGroup = config.Workspace, config.WorkspaceGroup
-	isolator, err := command.NewIsolator(config.Isolation, config.Command...)
+	isolator, err := command.NewIsolator(config.Isolation, slices.Concat(config.Command, servers.Words())...)
 	if err != nil {
 		return nil, fmt.Errorf("acp agent: %w", err)
 	}
 	if config.Logger == nil {
 		config.Logger = slog.Default()
 	}
-	return &Agent{config, env, isolator, signature(config)}, nil
+	return &Agent{config, env, isolator, servers, signature(config)}, nil
 }
 
 // signature has all settings of a process.
 func signature(c Config) string {
-	data, err := json.Marshal([]any{"acp", c.Command, c.Commands, c.Env, c.Workspace, c.Permissions, c.Files, c.Terminal, c.Grace, c.Isolation})
+	data, err := json.Marshal([]any{"acp", c.Command, c.Commands, c.Model, c.Mode, c.Env, c.Workspace, c.Permissions, c.Files, c.Terminal, c.Grace, c.Isolation, c.MCPFile})
 	if err != nil {
 		panic(err) // strings and numbers can be encoded
 	}

@@ -43,6 +43,7 @@ func TestSignature(t *testing.T) {
 		{Command: []string{"a", "b"}}, {Command: []string{"a b"}}, {Command: []string{"a"}}, {Command: []string{"a"}, Env: []string{"X"}},
 		{Command: []string{"a"}, Workspace: "/w"}, {Command: []string{"a"}, Workspace: "/w", Files: true},
 		{Command: []string{"a"}, Workspace: "/w", Terminal: true}, {Command: []string{"a"}, Permissions: Deny},
+		{Command: []string{"a"}, Model: "m"}, {Command: []string{"a"}, Mode: "m"},
 	}
 	for _, c := range all {
 		s := newAgent(t, c).Signature()

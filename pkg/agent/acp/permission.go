@@ -68,24 +68,29 @@ func (t *turn) askUser(ctx context.Context, name string, p permissionRequest) (s
 		t.notice("The agent asked for a permission and no user could be asked, so it was denied: " + name)
 		return session.Deny, true
 	}
+	always := func(o acpsdk.PermissionOption) bool { return o.Kind == acpsdk.PermissionOptionKindAllowAlways }
+	text, _ := contentText(p.Tool.Content)
+	return t.question(ctx, agent.Question{
+		CallID: p.Tool.ID, Name: name, Text: text, Input: p.Tool.RawInput,
+		CanRemember: slices.ContainsFunc(p.Options, always),
+	})
+}
+
+// question asks one question after the other. It returns false if the question was withdrawn.
+func (t *turn) question(ctx context.Context, q agent.Question) (session.Decision, bool) {
 	select {
 	case t.asking <- struct{}{}:
 		defer func() { <-t.asking }()
 	case <-ctx.Done():
 		return session.Deny, false
 	}
-	always := func(o acpsdk.PermissionOption) bool { return o.Kind == acpsdk.PermissionOptionKindAllowAlways }
-	text, _ := contentText(p.Tool.Content)
-	decision, err := t.host.Ask(ctx, agent.Question{
-		CallID: p.Tool.ID, Name: name, Text: text, Input: p.Tool.RawInput,
-		CanRemember: slices.ContainsFunc(p.Options, always),
-	})
+	decision, err := t.host.Ask(ctx, q)
 	switch {
 	case ctx.Err() != nil:
 		return session.Deny, false
 	case err != nil:
 		t.logger.Warn("the user could not be asked", "error", err)
-		t.notice("The agent asked for a permission and you could not be asked, so it was denied: " + name)
+		t.notice("The agent asked and you could not be asked, so it was denied: " + q.Name)
 		return session.Deny, true
 	}
 	return decision, true

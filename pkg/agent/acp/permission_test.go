@@ -168,20 +168,25 @@ func TestQuestions(t *testing.T) {
 // An open question of a cancelled turn is cancelled, after the session/cancel.
 func TestCancelledQuestions(t *testing.T) {
 	t.Parallel()
-	a := newAgent(t, Config{Command: actorCommand(t), Grace: time.Minute})
-	cause := errors.New("stopped")
-	ctx, cancel := context.WithCancelCause(t.Context())
-	turn := turnWith(t, "ask "+wantsPermission, "cancelled", "answers 1", "end cancelled")
-	turn.Host.Ask = func(askCtx context.Context, _ agent.Question) (session.Decision, error) {
-		cancel(cause)
-		<-askCtx.Done()
-		return "", context.Cause(askCtx)
-	}
-	h, err := play(ctx, a, turn)
-	if !errors.Is(err, cause) {
-		t.Errorf("%v", err)
-	}
-	if h.text() != `{"result":{"outcome":{"outcome":"cancelled"}}}`+"\n" {
-		t.Errorf("%s", h.story())
+	for request, want := range map[string]string{
+		wantsPermission: `{"result":{"outcome":{"outcome":"cancelled"}}}`,
+		`elicitation/create {"sessionId":"SESSION","mode":"url","url":"https://x.test"}`: `{"result":{"action":"cancel"}}`,
+	} {
+		a := newAgent(t, Config{Command: actorCommand(t), Grace: time.Minute})
+		cause := errors.New("stopped")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		turn := turnWith(t, "ask "+request, "cancelled", "answers 1", "end cancelled")
+		turn.Host.Ask = func(askCtx context.Context, _ agent.Question) (session.Decision, error) {
+			cancel(cause)
+			<-askCtx.Done()
+			return "", context.Cause(askCtx)
+		}
+		h, err := play(ctx, a, turn)
+		if !errors.Is(err, cause) {
+			t.Errorf("%v", err)
+		}
+		if h.text() != want+"\n" {
+			t.Errorf("%s", h.story())
+		}
 	}
 }

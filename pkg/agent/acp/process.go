@@ -13,6 +13,7 @@ import (
 
 	acpsdk "github.com/coder/acp-go-sdk"
 
+	"turnstile/internal/mcp"
 	"turnstile/internal/process/command"
 	"turnstile/internal/process/paced"
 	"turnstile/internal/text/boundedjson"
@@ -28,6 +29,7 @@ type process struct {
 	env      command.Env
 	logger   *slog.Logger
 	isolator command.Isolator
+	servers  *mcp.File // nil: there are none
 	reader   sync.WaitGroup
 
 	can   abilities
@@ -40,6 +42,7 @@ type process struct {
 type abilities struct {
 	load, resume, close bool
 	images              bool // in a prompt
+	http, sse           bool // MCP servers
 }
 
 type initialized struct {
@@ -50,6 +53,10 @@ type initialized struct {
 		PromptCapabilities  struct {
 			Image json.RawMessage `json:"image"`
 		} `json:"promptCapabilities"`
+		McpCapabilities struct {
+			HTTP json.RawMessage `json:"http"`
+			SSE  json.RawMessage `json:"sse"`
+		} `json:"mcpCapabilities"`
 	} `json:"agentCapabilities"`
 	AgentInfo struct {
 		Name string `json:"name"`
@@ -76,7 +83,7 @@ func (a *Agent) start(turn *agent.Turn, dir string, peer peer, logger *slog.Logg
 	if err != nil {
 		return nil, err
 	}
-	p := &process{Command: c, conn: newConn(c.Stdin, peer, logger), config: a.config, env: a.env, isolator: a.isolator, logger: logger}
+	p := &process{Command: c, conn: newConn(c.Stdin, peer, logger), config: a.config, env: a.env, isolator: a.isolator, servers: a.servers, logger: logger}
 	out := paced.New(c.Stdout, c.Done())
 	p.hurry = out.Hurry
 	p.reader.Go(func() { p.read(out) })
@@ -172,6 +179,10 @@ func (p *process) callFor(ctx context.Context, method string, params, result any
 	if got.err != nil {
 		return got.err
 	}
+	if raw, ok := result.(*json.RawMessage); ok { // of any form
+		*raw = got.result
+		return nil
+	}
 	if result != nil {
 		if err := boundedjson.Unmarshal(got.result, result); err != nil {
 			return fmt.Errorf("the agent's response to %s is invalid: %w", method, err)
@@ -183,13 +194,17 @@ func (p *process) callFor(ctx context.Context, method string, params, result any
 // initialize agrees on the protocol.
 func (p *process) initialize(ctx context.Context) error {
 	var self initialized
+	can := acpsdk.ClientCapabilities{
+		Fs:       acpsdk.FileSystemCapabilities{ReadTextFile: p.config.Files, WriteTextFile: p.config.Files},
+		Terminal: p.config.Terminal,
+	}
+	if p.config.Permissions == AskUser { // not forms: yes and no do not fill in most of them
+		can.Elicitation = &acpsdk.ElicitationCapabilities{Url: &acpsdk.ElicitationUrlCapabilities{}}
+	}
 	err := p.call(ctx, acpsdk.AgentMethodInitialize, acpsdk.InitializeRequest{
-		ProtocolVersion: acpsdk.ProtocolVersionNumber,
-		ClientInfo:      &acpsdk.Implementation{Name: "turnstile", Version: version.String()},
-		ClientCapabilities: acpsdk.ClientCapabilities{
-			Fs:       acpsdk.FileSystemCapabilities{ReadTextFile: p.config.Files, WriteTextFile: p.config.Files},
-			Terminal: p.config.Terminal,
-		},
+		ProtocolVersion:    acpsdk.ProtocolVersionNumber,
+		ClientInfo:         &acpsdk.Implementation{Name: "turnstile", Version: version.String()},
+		ClientCapabilities: can,
 	}, &self)
 	if err != nil {
 		return p.refused(acpsdk.AgentMethodInitialize, err)
@@ -201,6 +216,7 @@ func (p *process) initialize(ctx context.Context) error {
 	p.can = abilities{
 		load: yes(self.AgentCapabilities.LoadSession), resume: yes(sessions["resume"]), close: yes(sessions["close"]),
 		images: yes(self.AgentCapabilities.PromptCapabilities.Image),
+		http:   yes(self.AgentCapabilities.McpCapabilities.HTTP), sse: yes(self.AgentCapabilities.McpCapabilities.SSE),
 	}
 	p.name = self.AgentInfo.Name
 	for _, m := range self.AuthMethods {

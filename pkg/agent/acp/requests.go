@@ -106,6 +106,8 @@ func (t *turn) carryOut(ctx context.Context, method string, params json.RawMessa
 	switch {
 	case method == acpsdk.ClientMethodSessionRequestPermission:
 		return responseTo(params, func(p permissionRequest) (any, error) { return t.permission(ctx, p), nil })
+	case method == acpsdk.ClientMethodElicitationCreate:
+		return responseTo(params, func(e elicitation) (any, error) { return t.elicit(ctx, e), nil })
 	case method == acpsdk.ClientMethodFsReadTextFile && t.config.Files:
 		return responseTo(params, func(p acpsdk.ReadTextFileRequest) (any, error) {
 			return t.file(ctx, func() (any, error) { return readFile(ctx, t.dir, p) })

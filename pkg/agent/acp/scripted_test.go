@@ -132,6 +132,7 @@ func (a *actor) open(id any, name string) int {
 		if a.is("can-see") {
 			caps["promptCapabilities"] = map[string]any{"image": true}
 		}
+		caps["mcpCapabilities"] = map[string]any{"http": a.is("can-http"), "sse": a.is("can-sse")}
 		for _, can := range []string{"resume", "close"} {
 			if a.is("can-" + can) {
 				sessions[can] = map[string]any{}
@@ -148,15 +149,23 @@ func (a *actor) open(id any, name string) int {
 	case "new":
 		a.count++
 		a.session = fmt.Sprintf("s%d-%d", os.Getpid(), a.count)
-		a.send(map[string]any{"id": id, "result": map[string]any{"sessionId": a.session, "configOptions": []any{map[string]any{"type": "unheard of"}}}})
+		a.send(map[string]any{"id": id, "result": a.opened(map[string]any{"sessionId": a.session, "configOptions": []any{map[string]any{"type": "unheard of"}}})})
 	case "load":
 		a.text("user_message_chunk", "replayed")
 		a.text("agent_message_chunk", "replayed")
 		fallthrough
 	default:
-		a.send(map[string]any{"id": id, "result": map[string]any{}})
+		a.send(map[string]any{"id": id, "result": a.opened(map[string]any{})})
 	}
 	return -1
+}
+
+// opened is what it says of a session, with what its arguments add.
+func (a *actor) opened(result map[string]any) map[string]any {
+	if more := a.arg("opened"); more != "" && json.Unmarshal([]byte(more), &result) != nil {
+		panic(more)
+	}
+	return result
 }
 
 func (a *actor) take(m map[string]any) int {
@@ -170,6 +179,12 @@ func (a *actor) take(m map[string]any) int {
 	case "session/load", "session/resume":
 		a.session = params["sessionId"].(string)
 		return a.open(id, strings.TrimPrefix(m["method"].(string), "session/"))
+	case "session/set_config_option", "session/set_mode", "session/set_model":
+		if set := a.arg("set"); set != "" {
+			a.send(map[string]any{"id": id, "result": json.RawMessage(set)})
+			return -1
+		}
+		a.send(map[string]any{"id": id, "error": map[string]any{"code": codeInvalidParams, "message": "no such choice"}})
 	case "session/close":
 		a.send(map[string]any{"id": id, "result": map[string]any{}})
 	case "session/prompt":

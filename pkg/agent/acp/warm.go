@@ -100,19 +100,22 @@ func (w *warm) open(ctx context.Context, turn *agent.Turn) error {
 	case stored.Failures >= command.MostFailures:
 		w.fresh = true
 	default:
-		found, err := w.reopen(ctx, stored.ID, turn)
+		var again json.RawMessage
+		found, err := w.reopen(ctx, stored.ID, turn, &again)
 		if err != nil {
 			return err
 		}
 		if found {
 			w.state, w.known = stored, true
-			return nil
+			o := openedBy(again)
+			if o.Options == nil && o.Models == nil && o.Modes == nil {
+				return nil // it need not repeat what it offered when the session was new, and was configured
+			}
+			return w.configure(ctx, o)
 		}
 	}
-	var made struct {
-		SessionID string `json:"sessionId"`
-	}
-	request := acpsdk.NewSessionRequest{Cwd: w.dir, McpServers: []acpsdk.McpServer{}}
+	var made opened
+	request := acpsdk.NewSessionRequest{Cwd: w.dir, McpServers: w.mcpServers()}
 	if err := w.call(ctx, acpsdk.AgentMethodSessionNew, request, &made); err != nil {
 		return w.refused(acpsdk.AgentMethodSessionNew, err)
 	}
@@ -120,12 +123,12 @@ func (w *warm) open(ctx context.Context, turn *agent.Turn) error {
 		return errors.New("the agent opened a session without an id: its response to session/new has no sessionId")
 	}
 	w.state = state{Agent: "acp", ID: made.SessionID, Name: w.name, Recap: len(turn.History) > 0}
-	return nil
+	return w.configure(ctx, made)
 }
 
 // reopen tries to resume a session of the agent. The agent replays it while no turn runs; that is ignored, unless
 // it may go on with an interrupted turn.
-func (w *warm) reopen(ctx context.Context, id string, turn *agent.Turn) (bool, error) {
+func (w *warm) reopen(ctx context.Context, id string, turn *agent.Turn, result *json.RawMessage) (bool, error) {
 	again := turn.Redelivered && w.can.load && goOn[w.name]
 	shown := &replay{ended: map[string]bool{}}
 	if again {
@@ -136,13 +139,13 @@ func (w *warm) reopen(ctx context.Context, id string, turn *agent.Turn) (bool, e
 	var request any
 	switch {
 	case w.can.resume && !again:
-		method, request = acpsdk.AgentMethodSessionResume, acpsdk.ResumeSessionRequest{SessionId: acpsdk.SessionId(id), Cwd: w.dir}
+		method, request = acpsdk.AgentMethodSessionResume, acpsdk.ResumeSessionRequest{SessionId: acpsdk.SessionId(id), Cwd: w.dir, McpServers: w.mcpServers()}
 	case w.can.load:
-		method, request = acpsdk.AgentMethodSessionLoad, acpsdk.LoadSessionRequest{SessionId: acpsdk.SessionId(id), Cwd: w.dir, McpServers: []acpsdk.McpServer{}}
+		method, request = acpsdk.AgentMethodSessionLoad, acpsdk.LoadSessionRequest{SessionId: acpsdk.SessionId(id), Cwd: w.dir, McpServers: w.mcpServers()}
 	default:
 		return false, nil
 	}
-	err := w.call(ctx, method, request, nil)
+	err := w.call(ctx, method, request, result)
 	var refused *acpsdk.RequestError
 	if errors.As(err, &refused) {
 		w.logger.Debug("the agent has not kept its session, so it opens a new one", "method", method, "id", id, "error", errorOf(refused))
@@ -288,8 +291,12 @@ func (w *warm) requested(id json.RawMessage, method string, params json.RawMessa
 
 // turnDown refuses a request that cannot be served.
 func (w *warm) turnDown(id json.RawMessage, method, why string) {
-	if method == acpsdk.ClientMethodSessionRequestPermission {
+	switch method {
+	case acpsdk.ClientMethodSessionRequestPermission:
 		w.reply(id, cancelled(), nil)
+		return
+	case acpsdk.ClientMethodElicitationCreate:
+		w.reply(id, elicited{Action: cancel}, nil)
 		return
 	}
 	w.reply(id, nil, &acpsdk.RequestError{Code: codeInvalid, Message: why})

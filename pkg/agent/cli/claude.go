@@ -3,10 +3,12 @@ package cli
 import (
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"path/filepath"
 	"regexp"
 	"strings"
 
+	"turnstile/internal/mcp"
 	"turnstile/internal/process/command"
 	"turnstile/internal/text/boundedjson"
 	"turnstile/internal/text/halves"
@@ -25,6 +27,14 @@ var claude = program{
 			argv = append(argv, "--resume="+resume)
 		}
 		return argv
+	},
+	servers: func(f *mcp.File) (options, env []string, err error) {
+		for _, s := range f.Servers {
+			if s.URL != "" && s.Type != "http" && s.Type != "sse" {
+				return nil, nil, fmt.Errorf(`server %s: Claude Code ignores a url without a type: add "type": "http"`, s.Name)
+			}
+		}
+		return []string{"--mcp-config", f.Path}, f.Variables(), nil // it replaces the references itself
 	},
 	often: "stream_event",
 	decoder: func(s *stream) decoder {

@@ -30,6 +30,7 @@ var codex = program{
 		}
 		return append(argv, "-") // the prompt is on stdin
 	},
+	servers: codexServers,
 	decoder: func(s *stream) decoder {
 		return &codexLines{
 			stream: s, started: map[string]bool{}, running: map[string]string{}, rollout: newRollout(s.spec, s.state.Session),

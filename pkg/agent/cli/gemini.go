@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 
+	"turnstile/internal/mcp"
 	"turnstile/internal/text/boundedjson"
 	"turnstile/internal/text/halves"
 	"turnstile/pkg/session"
@@ -22,6 +23,10 @@ var gemini = program{
 			argv = append(argv, "--resume", resume)
 		}
 		return argv
+	},
+	// Its administrator's defaults, which all other settings replace. It replaces the references itself.
+	servers: func(f *mcp.File) (options, env []string, err error) {
+		return nil, append(f.Variables(), "GEMINI_CLI_SYSTEM_DEFAULTS_PATH="+f.Path), nil
 	},
 	// Headless it refuses to work in a directory that is not trusted.
 	trust:     []string{"GEMINI_CLI_TRUST_WORKSPACE=true"},

@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 	}
 	for name, value := range map[string]string{ // each program gets some of them
 		"ANTHROPIC_TEST": "a", "CLAUDE_TEST": "c", "OPENAI_TEST": "o", "CODEX_TEST": "x",
-		"GEMINI_TEST": "g", "GOOGLE_TEST": "l", "OTHER_TEST": "n", "TURNSTILE_HTTP_TOKEN": "secret",
+		"GEMINI_TEST": "g", "GOOGLE_TEST": "l", "OTHER_TEST": "other-secret", "TURNSTILE_HTTP_TOKEN": "secret",
 	} {
 		if err := os.Setenv(name, value); err != nil {
 			panic(err)

@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"log/slog"
 	osexec "os/exec"
+	"slices"
 	"strings"
 	"time"
 
+	"turnstile/internal/mcp"
 	"turnstile/internal/process/command"
 	"turnstile/internal/process/guardian"
 	"turnstile/pkg/agent"
@@ -62,6 +64,10 @@ type Config struct {
 	// Isolation keeps the program from other sessions and the worker. Its Workspace is this one's.
 	Isolation agent.Isolation
 
+	// MCPFile names a file of MCP servers, which the program gets in addition to its own: see docs/agents/mcp.md. It is
+	// read by New.
+	MCPFile string
+
 	// Grace is how long a program may run after SIGINT before it is killed. Defaults to 5 s.
 	// Negative: it is killed at once.
 	Grace time.Duration
@@ -77,6 +83,9 @@ type program struct {
 
 	// argv is the command for one turn. resume is the ID of the session to resume, or empty.
 	argv func(command []string, model, resume string) []string
+
+	// servers gives the program the servers of a file, by options after the command's own and by variables.
+	servers func(f *mcp.File) (options, env []string, err error)
 
 	// trust are variables for a program that works in a directory made by the adapter.
 	trust []string
@@ -143,12 +152,25 @@ func New(kind Kind, config Config) (*Agent, error) {
 	if err := validAsk(kind, config); err != nil {
 		return nil, err
 	}
-	env, err := command.NewEnv(append(append([]string{}, p.env...), config.Env...))
+	var servers *mcp.File
+	var given []string
+	if config.MCPFile != "" {
+		var err error
+		if servers, err = mcp.Load(config.MCPFile); err == nil {
+			var options []string
+			options, given, err = p.servers(servers)
+			config.Command = slices.Concat(config.Command, options)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("agent %s: MCP servers: %w", kind, err)
+		}
+	}
+	env, err := command.NewEnv(slices.Concat(p.env, config.Env, given))
 	if err != nil {
 		return nil, fmt.Errorf("agent %s: %w", kind, err)
 	}
 	config.Isolation.Workspace, config.Isolation.WorkspaceGroup = config.Workspace, config.WorkspaceGroup
-	isolator, err := command.NewIsolator(config.Isolation, config.Command...)
+	isolator, err := command.NewIsolator(config.Isolation, slices.Concat(config.Command, servers.Words())...)
 	if err != nil {
 		return nil, fmt.Errorf("agent %s: %w", kind, err)
 	}
