@@ -83,15 +83,19 @@ func (s *Session) Rotate(old, agent string) (transcriptID string) {
 	}
 	if asks := s.Run.Question > 0 && s.Run.Decided != s.Run.Question; turn && s.Owner == 0 {
 		s.Run.Interrupt = s.Run.Interrupt || asks || changes // it ends in the old one
-		if s.Asked() != "" {
-			s.Index.wake(s.Now, s.Now)
-		}
 	}
 	if !turn { // else the turn's end does it
 		s.Resume.unmark()
 		s.Resume.Suspended, s.Resume.atLarge = false, inARow{}
 	}
 	return s.TranscriptID
+}
+
+// RotateReplied wakes the session whose turn, without an owner, ends in the transcript that Rotate replaced.
+func (s *Session) RotateReplied() {
+	if s.Run.Phase != Idle && s.Owner == 0 && s.Asked() != "" {
+		s.Index.wake(s.Now, s.Now)
+	}
 }
 
 // SetTitle sets the user's title. "" removes it.

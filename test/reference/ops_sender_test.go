@@ -213,11 +213,16 @@ func stop(l *life, _, _, c int) step {
 		}
 		return fmt.Sprintf("%s %s, %d archived", s.Phase, fence, s.Dropped)
 	}})
+	return replied(s, l.model.StopReplied)
+}
+
+// replied adds to a step what its sender does after the reply.
+func replied(s step, do func()) step {
 	model := s.model
 	s.model = func() string {
 		result := model()
 		if result != "reply lost" {
-			l.model.StopReplied()
+			do()
 		}
 		return result
 	}
@@ -256,9 +261,13 @@ func rotate(l *life, a, b, c int) step {
 	if wrong {
 		old = "another"
 	}
-	return l.faulty(c, sender, step{
+	before := ""
+	return replied(l.faulty(c, sender, step{
 		fmt.Sprintf("/new in place of %q, with %q", old, agent),
-		func() string { return l.model.Rotate(old, agent) },
+		func() string {
+			before = l.model.TranscriptID
+			return l.model.Rotate(old, agent)
+		},
 		func() string {
 			var current string
 			if old != "" && !wrong {
@@ -272,6 +281,10 @@ func rotate(l *life, a, b, c int) step {
 			}
 			return l.actual.names.session(sid)
 		},
+	}), func() {
+		if l.model.TranscriptID != before {
+			l.model.RotateReplied()
+		}
 	})
 }
 
