@@ -39,6 +39,7 @@ test: ## all tests, with the race detector, on a real redis-server
 	@command -v redis-server >/dev/null || [ -n "$$REDIS_URL" ] || \
 		echo "make test: NO redis-server ON PATH: the embedded server stands in, and what needs a real one is SKIPPED" >&2
 	@echo "make test: the first time this compiles for some minutes, and prints nothing meanwhile"
+	go build ./cmd/... ./test/... ./examples/... # what tests run: no test's time is spent on it
 	GORACE="atexit_sleep_ms=100 $$GORACE" go test -race -vet=off -p $(PACKAGES) -timeout 20m $(LONG) ./...
 
 test-busy: ## make test beside four programs that compute, BUSY (1) times: no test may need an idle machine

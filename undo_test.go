@@ -319,10 +319,9 @@ func TestB75_TwoAtOnce(t *testing.T) {
 func TestB75_UndoFindsANewerTurn(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
-	b.SayAll("a", "b")
-	b.Finish(b.Start())
-	b.Redis.AddHook(actors.Before(actors.Script("undo"), sync.OnceFunc(func() { b.Die(); b.Drain() })))
-	b.Die()
+	b.Say("a")
+	b.Drain()
+	b.Redis.AddHook(actors.Before(actors.Script("undo"), sync.OnceFunc(func() { b.Say("b"); b.Drain() })))
 	u, err := b.Client.Session(actors.Key).Undo(b.Ctx)
 	expect.OK(t, err)
 	expect.Equal(t, "undone", u.Text, "b")

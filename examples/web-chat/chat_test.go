@@ -164,7 +164,7 @@ func TestChat(t *testing.T) {
 	r.serve(l)
 	p.AwaitText("#log", "echo: later")
 
-	p.Type("#text", "stream=1000 tick=100ms endless\r")
+	p.Type("#text", "stream=2 tick=1h endless\r")
 	p.Await(`document.querySelectorAll("#log > .assistant").length === 5`)
 	p.Click("#stop")
 	p.AwaitText("#log .note", "stopped")

@@ -54,11 +54,11 @@ func TestListByState(t *testing.T) {
 		_, err := b.Client.Session(key).Send(b.Ctx, actors.With(turnstile.Message{ID: "m", Text: "x"}, opts...))
 		expect.OK(t, err)
 	}
-	for _, key := range []string{"starting", "running", "asking", "idle", "dead", "paused"} {
+	for _, key := range []string{"starting", "running", "asking", "idle", "dead", "died", "paused"} {
 		say(key)
 	}
 	b.Pop()
-	claims, err := b.Worker.Claim(b.Ctx, []string{"starting", "running", "asking", "idle", "dead"})
+	claims, err := b.Worker.Claim(b.Ctx, []string{"starting", "running", "asking", "idle", "dead", "died"})
 	expect.OK(t, err)
 	for _, h := range claims {
 		if h.Turn().Session == "starting" {
@@ -71,6 +71,8 @@ func TestListByState(t *testing.T) {
 			expect.OK(t, err)
 		case "idle":
 			b.Finish(h)
+		case "died":
+			expect.OK(t, b.Redis.Del(b.Ctx, rediskey.For("died").Sentinel()).Err())
 		case "dead":
 			end := b.Done(h)
 			end.Status, end.Error = session.StatusFailed, "it failed"
@@ -99,9 +101,15 @@ func TestListByState(t *testing.T) {
 		wantList(b, state, want)
 	}
 	wantList(b, admin.StateIdle, "idle", "dead", "cancelled", "stopped")
-	wantList(b, "", "starting", "running", "asking", "idle", "dead", "paused", "waiting", "delayed", "cancelled", "stopped")
+	wantList(b, admin.StateBusy, "starting", "running", "asking", "died", "paused", "waiting", "delayed")
+	wantList(b, "", "starting", "running", "asking", "idle", "dead", "died", "paused", "waiting", "delayed", "cancelled", "stopped")
 	keys, _ := listed(b, admin.Query{State: admin.StateAttention, Prefix: "d"})
 	expect.List(t, "with a prefix", keys, "dead")
+	died, err := b.Client.Operate("died").Info(b.Ctx)
+	expect.OK(t, err)
+	if died.State != admin.StateWaiting || died.Phase != session.PhaseParked || died.Turn == "" || died.Worker != "" || !died.Until.IsZero() {
+		t.Errorf("a turn whose worker died, and that no claim has found yet: %+v", died)
+	}
 
 	// A session that no longer needs attention is not listed, and leaves the index with the next
 	// sweep.

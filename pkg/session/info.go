@@ -10,7 +10,7 @@ const (
 	PhaseIdle     Phase = "idle"     // it has no owner
 	PhaseStarting Phase = "starting" // a worker has claimed a turn; the agent does not run yet
 	PhaseRunning  Phase = "running"  // the turn's agent runs
-	PhaseParked   Phase = "parked"   // a turn waits, without a worker, to go on: after a failure, a drain or a decision
+	PhaseParked   Phase = "parked"   // a turn waits, without a worker, to go on: after a failure, a drain, a death or a decision
 )
 
 // Info is the state of a session. That of an unknown one is idle and empty.

@@ -36,21 +36,20 @@ func TestBrowser(t *testing.T) {
 	p.Eval("window.stays = true")
 	p.Press("/")
 	p.Await(`document.activeElement.id === "message"`)
-	r.send("web:1", "tool=look stream=40 tick=100ms one two three four five six seven eight nine ten")
-	p.AwaitText("#reply", "echo: one")
+	r.send("web:1", "tool=look ask=first ask=second nine ten")
 	p.AwaitText("#reply", "look")
-	early := p.Text("#reply")
-	p.AwaitText("#reply", "four") // seconds before the turn ends: a slow machine sees it too
-	if len(p.Text("#reply")) <= len(early) {
-		t.Errorf("the reply does not grow: %q", early)
-	}
+	p.AwaitText(".question", "first")
+	p.Click("#approve")
+	p.AwaitText("#reply", "first")
+	p.AwaitText(".question", "second")
+	p.Click("#approve")
 	p.AwaitText("#transcript", "nine ten")
 	p.Await(`!document.querySelector("#reply")`)
 	expect.Equal(t, "the page stays", p.Eval("window.stays"), "true")
 	expect.Equal(t, "each entry is there once", p.Eval(`document.querySelectorAll(".entry.assistant").length`), "2")
 
 	// Send and stop.
-	p.Type("#message", "stream=1000 tick=100ms a long story")
+	p.Type("#message", "stream=2 tick=1h a long story")
 	p.Click("#send-button")
 	p.AwaitText(".done", "was sent")
 	p.AwaitText("#reply", "echo")
@@ -122,9 +121,12 @@ func TestBrowserSeesHostileTextsAsData(t *testing.T) {
 	p.Goto(r.url + "/board/s/web:1")
 	p.AwaitText("#transcript", "echo: <script>")
 	// The same text, streamed into the page by its script.
-	r.send("web:1", "stream=12 tick=150ms sleep=10ms "+hostile)
+	r.send("web:1", "stream=2 tick=1h "+hostile+hostile)
 	p.AwaitText("#reply", "owned")
 	shown := p.Text("#reply")
+	_, err := r.client.Session("web:1").Stop(t.Context())
+	expect.OK(t, err)
+	p.Await(`!document.querySelector("#reply")`)
 	p.AwaitText("#transcript .entry:nth-last-of-type(1)", "&lt;")
 	for _, text := range []string{shown, p.Text("#session")} {
 		for _, part := range []string{"\x1b", "\x07", "\u202e", "\u2066", "\x00"} {
@@ -163,7 +165,9 @@ func TestReadOnlyTokenInABrowser(t *testing.T) {
 	p.Type("#token", "reader\r")
 	p.AwaitText("#transcript", "echo: hello")
 	expect.Equal(t, "buttons", p.Eval("document.querySelectorAll('main button, main textarea').length"), "0")
-	r.send("web:1", "stream=20 tick=100ms a b c d e f g h")
+	r.send("web:1", "stream=2 tick=1h a b c d e f g h")
 	p.AwaitText("#reply", "echo: a")
-	p.AwaitText("#transcript", "g h")
+	_, err := r.client.Session("web:1").Stop(t.Context())
+	expect.OK(t, err)
+	p.AwaitText("#transcript", "echo: a")
 }

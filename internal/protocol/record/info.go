@@ -105,12 +105,13 @@ func (r reads) info(key string, now time.Time) session.Info {
 		s.Entries = run.Int("entries")
 	}
 	phase, token := session.Phase(run.Text("phase")), r.sentinel.Val()
+	dead := false
 	if token == "" || token != run.Text("token") {
-		// A dead worker's message counts as neither waiting nor delayed, and may need the agent, too.
 		s.Needs = protocol.NeededAgent(record.Text("needs"), time.UnixMilli(max(run.Int("started_at"), run.Int("ended_at"))), now)
-		if phase != session.PhaseParked {
+		if phase == "" || phase == session.PhaseIdle {
 			return s
 		}
+		dead, phase = phase != session.PhaseParked, session.PhaseParked // a worker's death is a park that nobody wrote
 	}
 	fence, prefix := run.Text("fence"), rediskey.IDPrefix(key)
 	if s.Phase = phase; phase != session.PhaseParked {
@@ -120,10 +121,12 @@ func (r reads) info(key string, now time.Time) session.Info {
 	s.StartedAt = time.UnixMilli(run.Int("started_at"))
 	s.Running = now.Sub(s.StartedAt)
 	s.Mode = session.Mode(run.Text("mode"))
-	s.Question = protocol.OpenQuestion(key, fence, run.Text("question"), run.Text("answered"), run.Text("questions"))
-	s.WaitsFor, s.Until = protocol.OpenWait(fence, run.Text("question"), run.Text("answered"), run.Text("questions"))
-	if s.WaitsFor == "" {
-		s.Until = until(s, run.Int("hold"), now)
+	if !dead { // whose question ended with its worker
+		s.Question = protocol.OpenQuestion(key, fence, run.Text("question"), run.Text("answered"), run.Text("questions"))
+		s.WaitsFor, s.Until = protocol.OpenWait(fence, run.Text("question"), run.Text("answered"), run.Text("questions"))
+		if s.WaitsFor == "" {
+			s.Until = until(s, run.Int("hold"), now)
+		}
 	}
 	var ids []string
 	_ = json.Unmarshal([]byte(run.Text("ids")), &ids) // a list that cannot be read counts as empty
