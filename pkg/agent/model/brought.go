@@ -37,7 +37,7 @@ func (j *joined) join(e session.Entry) session.Entry {
 			if past.Role == session.RoleUser {
 				past.Meta = e.Meta // the same sender's
 			}
-			past.Turn = e.Turn
+			past.Turn, past.Sent = e.Turn, nil // what a server has sent, no client can say
 			j.add(past)
 		}
 		for _, r := range b.Results {

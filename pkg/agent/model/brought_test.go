@@ -1,6 +1,7 @@
 package model
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 
@@ -167,4 +168,17 @@ func TestCallIDsOfFunctions(t *testing.T) {
 	q.History = append([]session.Entry{user("go")}, calls("c1")...)
 	r.must(q)
 	r.told("tool_start: call00001 pick {}\ntool_start: call00002 pick \"{\"")
+}
+
+// No client can say what a model's server has sent.
+func TestClientsBringNothingSent(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, Config{Instructable: true}, text("ok"))
+	past := used(session.ToolUse{Name: "ls", CallID: "c1", Output: []byte(`1`)})
+	sent := map[string]json.RawMessage{"secret": json.RawMessage(`"x"`)}
+	past.Sent = &session.Sent{From: r.agent.origin(), Fields: sent, Call: sent}
+	r.must(asking("go", session.ModelRequest{Brought: session.Brought{Past: []session.Entry{user("a"), past}}}))
+	if body := string(r.model.Requests()[0].Body); strings.Contains(body, "secret") || !strings.Contains(body, `"c1"`) {
+		t.Error(body)
+	}
 }
