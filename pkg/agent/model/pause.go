@@ -19,20 +19,27 @@ func (e *statusError) pause(now time.Time) time.Duration {
 	}
 	for _, form := range saidPauses {
 		if m := form.FindSubmatch(e.body); m != nil {
-			return moment(strings.ReplaceAll(string(m[1]), " ", ""), now)
+			if d := moment(units.Replace(strings.ToLower(string(m[1]))), now); d > 0 {
+				return d
+			}
 		}
 	}
 	return untilReset(e.header, now)
 }
 
-// saidPauses find a wait in the body of a refusal: "retryDelay": "6s" of Google, "try again in 7.5s" of OpenAI and Groq.
+// saidPauses find a wait in the body of a refusal: "retryDelay": "6s" of Google, which OpenRouter quotes, "try again in 7.5s"
+// of OpenAI and Groq, and headers that a proxy has put into the body.
 var saidPauses = []*regexp.Regexp{
-	regexp.MustCompile(`"retryDelay"\s*:\s*"([0-9.]+s)"`),
-	regexp.MustCompile(`(?i)(?:try again|retry) (?:in|after) ((?:[0-9.]+ ?(?:ms|[hms]))+)`),
+	regexp.MustCompile(`retryDelay\\*"\s*:\s*\\*"([0-9.]+s)`),
+	regexp.MustCompile(`(?i)(?:try again|retry|wait)(?: in| after| for)? ((?:[0-9.]+ ?(?:milliseconds?|ms|seconds?|secs?|s|minutes?|mins?|m|hours?|h) ?)+)\b`),
+	regexp.MustCompile(`(?i)"(?:retry[-_]after(?:_seconds)?|x-ratelimit-reset)"\s*:\s*"?([0-9.]+)`),
 }
 
+var units = strings.NewReplacer(" ", "", "milliseconds", "ms", "millisecond", "ms", "seconds", "s", "second", "s", "secs", "s", "sec", "s",
+	"minutes", "m", "minute", "m", "mins", "m", "min", "m", "hours", "h", "hour", "h")
+
 // resets are what comes before and after the name of a limit in the headers that say when it begins again.
-var resets = regexp.MustCompile(`(?i)^((?:x|anthropic)-ratelimit-)(?:(.+)-)?reset(?:-(.+))?$`)
+var resets = regexp.MustCompile(`(?i)^((?:x-|anthropic-)?ratelimit-)(?:(.+)-)?reset(?:-(.+))?$`)
 
 // untilReset is the longest time until a limit begins again. One that has something left is not what refused.
 func untilReset(header http.Header, now time.Time) (longest time.Duration) {

@@ -39,6 +39,15 @@ func TestPauses(t *testing.T) {
 		{nil, `{"error":{"message":"please Try again in 250ms"}}`, 250 * time.Millisecond},
 		{nil, `{"error":{"message":"Please retry after 9 seconds."}}`, 9 * time.Second},
 		{nil, `{"error":{"message":"try again in 5 minutes"}}`, 5 * time.Minute},
+		{nil, `{"error":{"message":"try again in 20 milliseconds"}}`, 20 * time.Millisecond},
+		{nil, `{"error":{"message":"Please wait 1 minute 30 seconds before the next request"}}`, 90 * time.Second},
+		{nil, `{"error":{"message":"Please retry in 33.5s."}}`, 33500 * time.Millisecond},
+		{nil, `{"error":{"message":"retry 2 more times"}}`, 0},
+		{nil, `{"error":{"metadata":{"raw":"{\"retryDelay\": \"33s\"}"}}}`, 33 * time.Second},              // OpenRouter's, of Gemini
+		{nil, `{"error":{"metadata":{"headers":{"X-RateLimit-Reset":"1795255500000"}}}}`, 5 * time.Minute}, // OpenRouter's
+		{nil, `{"error":{"message":"no","retry_after": 20}}`, 20 * time.Second},
+		{map[string]string{"Ratelimit-Reset": "40", "Ratelimit-Remaining": "0"}, "", 40 * time.Second},
+		{map[string]string{"X-Ratelimit-Reset": "40"}, `{"error":{"message":"try again in 1.2.3s"}}`, 40 * time.Second},
 		{nil, `{"error":{"message":"try again in some time"}}`, 0},
 		{nil, `{"error":{"message":"try again in 1.2.3s"}}`, 0},
 	} {
