@@ -25,7 +25,7 @@ func (r *run) mend(e *statusError) bool {
 		r.log.Debug("the server refuses a request with images: those of the history are sent as names", "error", r.explain(e).why)
 	case e.tooLong() && !r.mended.shrunk && r.shrink():
 		r.mended.shrunk = true
-		r.log.Debug("the request is too long for the model: a half of the history is left out", "error", r.explain(e).why, "entries_left_out", r.short)
+		r.log.Debug("the request is too long for the model: a half of the history is left out", "error", r.explain(e).why, "kept", len(r.history))
 	case e.ofTheReply() && len(r.mended.told) < mostTold:
 		r.tell(fmt.Sprintf("[Your reply could not be used: %s%s Call only tools that you have, with arguments that are a JSON object, or reply without a tool.]", e.message, e.quoted()))
 		r.log.Debug("the server could not read the model's call of a tool: the model learns it", "error", r.explain(e).why)
@@ -92,14 +92,10 @@ func (r *run) shrink() bool {
 		tokens += r.history[from].tokens
 		from++
 	}
-	r.shorten(r.short + from)
+	if from > 0 {
+		r.leave(r.history[from-1].place)
+	}
 	return from > 0
-}
-
-// shorten leaves out the history's first blocks, so many in all.
-func (r *run) shorten(to int) {
-	r.history = r.history[min(max(to-r.short, 0), len(r.history)-r.brought):] // this worker's context may be smaller
-	r.short = max(to, r.short)
 }
 
 // mayBeOfImages reports whether an error may be one about an image. Servers name it in many ways or not at all, with many statuses.
@@ -124,7 +120,7 @@ var overflows = []string{
 	"context length", "context window", "context_window", "context size", "context overflow", "reduce the length", "maximum model length",
 	"prompt is too long", "input is too long", "maximum prompt length", "maximum input length", "too many tokens", "token limit",
 	"input token count", "prompt token count", "exceeds max length", "range of input length", "exceed max message tokens", "max input characters",
-	"must have less than",
+	"must have less than", "`inputs` tokens", "超长",
 }
 
 // overflow is what their words have in common, for servers that are not known.
@@ -135,7 +131,9 @@ func (e *statusError) tooLong() bool {
 	switch e.status {
 	case http.StatusRequestEntityTooLarge:
 		return true
-	case http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusTooManyRequests:
+	case http.StatusTooManyRequests: // OpenAI's, for one that is larger than the limit of a minute
+		return e.mentions("request too large", "tokens must be reduced")
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound:
 		return false
 	}
 	if e.status != 0 && e.status < 400 || e.mentions("max_tokens", "max_completion_tokens", "per minute") && !e.mentions("context") {

@@ -28,6 +28,8 @@ var overflowing = map[string]string{
 	"Zhipu":          "Prompt exceeds max length",
 	"DashScope":      "Range of input length should be [1, 30720]",
 	"Volcano":        "Total tokens of image and text exceed max message tokens",
+	"Together":       "`inputs` tokens + `max_new_tokens` must be <= 4097. Given: 4000 `inputs` tokens and 512 `max_new_tokens`",
+	"Zhipu, Chinese": "Prompt 超长",
 	"an unknown one": "Your conversation is larger than this model allows: 9000 tokens",
 }
 

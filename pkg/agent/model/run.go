@@ -31,7 +31,7 @@ type run struct {
 	blinded bool      // the history's images are only named
 	present []message // the turn itself, so far
 	ids     *callIDs
-	short   int // so many blocks of the history are left out because the server has refused a longer request
+	shrunk  place // the last block of the history that is left out because the server has refused a longer request
 	mended  mendings
 
 	kept    []session.Entry // steers that earlier runs have accepted, and this one has not come to

@@ -22,7 +22,7 @@ type stored struct {
 	Note   string   `json:"note,omitempty"`   // the turn's, in its first response
 	Steers int      `json:"steers,omitempty"` // how many had been taken
 	Blind  bool     `json:"blind,omitempty"`  // the history's images were named only
-	Short  int      `json:"short,omitempty"`  // so much of the history was left out after a refusal
+	Shrunk place    `json:"shrunk,omitzero"`  // where the history began after a refusal
 	Told   []string `json:"told,omitempty"`   // texts for the model, of replies that the server could not read
 
 	Demands demands `json:"demands,omitzero"`
@@ -84,7 +84,7 @@ func (r *run) isLast(reply *completion) bool {
 }
 
 func (r *run) store(n int, reply *completion) stored {
-	s := stored{Text: reply.text.String(), Fields: reply.fields, Finish: reply.finish, Steers: r.taken, Blind: r.blinded, Short: r.short, Told: r.mended.told, Demands: r.request.demands}
+	s := stored{Text: reply.text.String(), Fields: reply.fields, Finish: reply.finish, Steers: r.taken, Blind: r.blinded, Shrunk: r.shrunk, Told: r.mended.told, Demands: r.request.demands}
 	if n == 1 {
 		s.Note = r.turn.Note
 	}
@@ -109,7 +109,9 @@ func (r *run) recall(record agent.StepRecord) (*completion, error) {
 	if s.Blind {
 		r.blind()
 	}
-	r.shorten(s.Short)
+	if s.Shrunk != (place{}) {
+		r.leave(s.Shrunk)
+	}
 	r.request.demands = s.Demands
 	r.rejoin(s.Steers)
 	for _, text := range s.Told {

@@ -53,13 +53,26 @@ func (r *run) look(ctx context.Context) error {
 		}
 	}
 	if r.window.Left != (place{}) || r.window.Named != (place{}) {
-		state, err := encode(r.window)
-		if err != nil {
-			return err
-		}
-		r.turn.Emit(agent.Event{Type: session.EventState, Data: state})
+		r.remember()
 	}
 	return nil
+}
+
+// remember stores the window for the session's next turns.
+func (r *run) remember() {
+	state, _ := encode(r.window) // texts and numbers
+	r.turn.Emit(agent.Event{Type: session.EventState, Data: state})
+}
+
+// leave leaves out the history up to a place, also in later turns: else each of them would begin with a refusal. Another run
+// of the turn, or one with less context, may not have the place any more.
+func (r *run) leave(to place) {
+	if n := after(r.history[:len(r.history)-r.brought], to); n > 0 {
+		r.history = r.history[n:]
+		r.window.Left = to
+		r.remember()
+	}
+	r.shrunk = to
 }
 
 // move moves the window if the history has outgrown it, and leaves the rest in r.history. It returns the blocks that the

@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 	"turnstile/test/expect"
+	"turnstile/test/modelserver"
 )
 
 // talk is a session of several turns, with the transcript and the agent's state as a worker keeps them.
@@ -161,6 +163,78 @@ func TestPlace(t *testing.T) {
 	c.state = json.RawMessage(`{"agent":"acp","id":"x"}`)
 	c.say(t, "now")
 	expect.Equal(t, "the state of another agent", first(4), "11 user: q")
+}
+
+// Later turns begin where an overflow has made the history begin, so they are not refused first.
+func TestOverflowIsRemembered(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, Config{})
+	r.model.Otherwise(func(q modelserver.Request) modelserver.Response {
+		if len(q.Messages) > 8 {
+			return modelserver.ContextTooLong()
+		}
+		return text("ok")
+	})
+	c := newTalk(r)
+	c.said(4, "q", "a")
+	c.say(t, "first")
+	c.say(t, "second")
+	r.requests(3)
+	r.wasAsked(2, "user: q\nassistant: a\nuser: q\nassistant: a\nuser: first")
+	r.wasAsked(3, r.asked(2)+"\nassistant: ok\nuser: second")
+}
+
+// Wherever a worker dies, an overflow shortens the history once, and what the server accepts is the same, byte for byte,
+// whether or not the agent's state was stored before.
+func TestOverflowSurvivesEveryDeath(t *testing.T) {
+	t.Parallel()
+	expect.NotQuick(t)
+	tell := func(t *testing.T, provider string, most int, forgets bool, die func(int, string) bool) (accepted, points []string) {
+		t.Helper()
+		j := newJournal(t)
+		j.die, j.forgets = die, forgets
+		look := shell("look", "echo 1")
+		look.Safe = true
+		r := newRig(t, Config{Provider: provider, Tools: []Tool{look}})
+		r.model.Otherwise(func(q modelserver.Request) modelserver.Response {
+			if len(q.Messages) > most {
+				return modelserver.ContextTooLong()
+			}
+			accepted = append(accepted, string(q.Body))
+			in := j.reach(fmt.Sprintf("in a response to %d messages", len(q.Messages)))
+			if q.Messages[len(q.Messages)-1].Role == roleTool {
+				return modelserver.Stream(modelserver.Text("do"), in, modelserver.Text("ne"))
+			}
+			return modelserver.Stream(in, modelserver.Call("c1", "look"))
+		})
+		c := newTalk(r)
+		c.said(4, "q", "a")
+		tn := turn("go")
+		tn.History = c.history
+		_, err := j.finish(r, tn)
+		expect.OK(t, err)
+		return slices.Compact(accepted), j.points
+	}
+	for _, provider := range []string{providerOpenAI, providerAnthropic} {
+		for _, most := range []int{8, 10} { // the first request is too long, or the one after the tool
+			whole, points := tell(t, provider, most, false, nil)
+			expect.Equal(t, "requests", len(whole), 2)
+			for i, point := range points {
+				for _, forgets := range []bool{false, true} {
+					t.Run(fmt.Sprint(provider, most, point, forgets), func(t *testing.T) {
+						t.Parallel()
+						died := false
+						got, _ := tell(t, provider, most, forgets, func(n int, _ string) bool {
+							dies := !died && n == i+1
+							died = died || dies
+							return dies
+						})
+						expect.List(t, "requests", got, whole...)
+					})
+				}
+			}
+		}
+	}
 }
 
 // Half of what fits beside a long message stays.
