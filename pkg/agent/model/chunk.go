@@ -10,6 +10,8 @@ import (
 	"io"
 	"iter"
 	"net/http"
+	"slices"
+	"strconv"
 	"strings"
 
 	"turnstile/internal/text/boundedjson"
@@ -28,8 +30,12 @@ type chunk struct {
 	// Of an error.
 	Error     json.RawMessage `json:"error"`
 	ErrorType json.RawMessage `json:"error_type"`
-	Message   json.RawMessage `json:"message"`
-	Detail    json.RawMessage `json:"detail"`
+	MiniMax   struct {
+		Code json.RawMessage `json:"status_code"`
+	} `json:"base_resp"`
+	Message json.RawMessage `json:"message"`
+	Msg     json.RawMessage `json:"msg"`
+	Detail  json.RawMessage `json:"detail"`
 
 	done bool // no chunk follows
 }
@@ -39,6 +45,7 @@ type choice struct {
 	Finish  json.RawMessage `json:"finish_reason"`
 	Delta   fields          `json:"delta"`
 	Message fields          `json:"message"` // of a server that does not stream
+	Text    json.RawMessage `json:"text"`    // of one with legacy completions
 	Usage   json.RawMessage `json:"usage"`
 	Error   json.RawMessage `json:"error"`
 }
@@ -79,7 +86,7 @@ func chunks(r io.Reader) iter.Seq2[chunk, error] {
 				yield(chunk{done: true}, nil)
 				return
 			}
-			if c, err := readChunk(data, 0); !yield(c, err) || err != nil {
+			if c, err := readChunk(data); !yield(c, err) || err != nil {
 				return
 			}
 		}
@@ -102,21 +109,22 @@ func first(b *bufio.Reader) byte {
 
 // whole yields the documents of a response that is no stream: a completion, an error, or a chunk a line.
 func whole(r io.Reader, yield func(chunk, error) bool) {
-	dec := json.NewDecoder(io.LimitReader(r, maxEvent))
+	dec, streamed := json.NewDecoder(io.LimitReader(r, maxEvent)), false // what comes in deltas says by itself that it is over
 	for {
 		var data json.RawMessage
 		err := dec.Decode(&data)
 		if errors.Is(err, io.EOF) {
-			yield(chunk{done: true}, nil)
+			yield(chunk{done: !streamed}, nil)
 			return
 		}
 		var c chunk
 		if err == nil {
-			c, err = readChunk(data, http.StatusOK)
+			c, err = readChunk(data)
 		}
 		if err == nil && c.Choices == nil && len(c.Usage) == 0 {
 			err = newStatusError(http.StatusOK, nil, data)
 		}
+		streamed = streamed || slices.ContainsFunc(c.Choices, func(c choice) bool { return c.Delta != nil })
 		if !yield(c, err) || err != nil {
 			return
 		}
@@ -124,14 +132,16 @@ func whole(r io.Reader, yield func(chunk, error) bool) {
 }
 
 // readChunk reads a chunk. An error in it, at the top or in a choice, is one of the response, whatever the rest is.
-func readChunk(data []byte, status int) (c chunk, err error) {
+func readChunk(data []byte) (c chunk, err error) {
 	err = boundedjson.Unmarshal(data, &c)
-	if !nothing(c.Error) || len(c.Choices) == 0 && (isText(c.Message) || !nothing(c.Detail) || !nothing(c.ErrorType)) {
-		return c, newStatusError(status, nil, data)
+	if !nothing(c.Error) || len(c.Choices) == 0 && (isText(c.Message) || isText(c.Msg) || !nothing(c.Detail) || !nothing(c.ErrorType) || !nothing(c.MiniMax.Code)) {
+		return c, newStatusError(0, nil, data)
 	}
 	for _, choice := range c.Choices {
-		if !nothing(choice.Error) {
-			return c, newStatusError(status, nil, fmt.Appendf(nil, `{"error":%s}`, choice.Error))
+		for _, raw := range []json.RawMessage{choice.Error, choice.Delta["error"], choice.Message["error"]} {
+			if !nothing(raw) {
+				return c, newStatusError(0, nil, fmt.Appendf(nil, `{"error":%s}`, raw))
+			}
 		}
 	}
 	if err != nil {
@@ -140,10 +150,14 @@ func readChunk(data []byte, status int) (c chunk, err error) {
 	return c, err
 }
 
-// nothing reports whether a value is missing or empty.
+// nothing reports whether a value is missing or empty, or says no.
 func nothing(raw json.RawMessage) bool {
+	return blank(raw) || string(raw) == "false" || string(raw) == "0"
+}
+
+func blank(raw json.RawMessage) bool {
 	switch string(raw) {
-	case "", "null", "{}", "[]", `""`, "false":
+	case "", "null", "{}", "[]", `""`:
 		return true
 	}
 	return false
@@ -203,55 +217,67 @@ func fragments(raw json.RawMessage) (all []fragment, err error) {
 // part is one of a content that is a list.
 type part struct {
 	Type     string          `json:"type"`
-	Text     *string         `json:"text"`
+	Text     json.RawMessage `json:"text"`
 	Thinking json.RawMessage `json:"thinking"` // a text, or parts
 }
 
-// parts returns the texts and thoughts of a content that is a list.
-func parts(raw json.RawMessage) (said, thought string, err error) {
-	var list []json.RawMessage
+// parts returns the texts of a content that is a list as one, and the thoughts.
+func parts(raw json.RawMessage) (said, thought json.RawMessage, err error) {
+	var list, texts, thoughts []json.RawMessage
 	if err := boundedjson.Unmarshal(raw, &list); err != nil {
-		return "", "", fmt.Errorf("%w: its content is %s", errShape, oneLine(string(raw)))
+		return nil, nil, fmt.Errorf("%w: its content is %s", errShape, oneLine(string(raw)))
 	}
 	for _, raw := range list {
 		var p part
-		var more string
 		switch {
 		case isText(raw):
-			more, err = str(raw, "content")
-			said += more
-			continue
-		case json.Unmarshal(raw, &p) != nil:
-		case p.Text != nil:
-			said += *p.Text
-			continue
+			texts = append(texts, raw)
+		case json.Unmarshal(raw, &p) == nil && isText(p.Text) && slices.Contains([]string{"", "text", "output_text"}, p.Type):
+			texts = append(texts, p.Text)
 		case isText(p.Thinking):
-			more, err = str(p.Thinking, "content")
-			thought += more
-			continue
+			thoughts = append(thoughts, p.Thinking)
 		case len(p.Thinking) > 0:
-			if more, _, err = parts(p.Thinking); err != nil {
-				return "", "", err
+			more, _, err := parts(p.Thinking)
+			if err != nil {
+				return nil, nil, err
 			}
-			thought += more
-			continue
-		case p.Type == "reference": // Mistral's, of a tool's result
-			continue
+			thoughts = append(thoughts, more)
+		case p.Type != "reference": // Mistral's, of a tool's result
+			return nil, nil, fmt.Errorf("%w: its content has %s", errShape, oneLine(string(raw)))
 		}
-		return "", "", fmt.Errorf("%w: its content has %s", errShape, oneLine(string(raw)))
 	}
-	return said, thought, err
+	return concatenated(texts), concatenated(thoughts), nil
+}
+
+// concatenated is one text of several, all as JSON: so a surrogate pair in two pieces is one character.
+func concatenated(texts []json.RawMessage) json.RawMessage {
+	all := json.RawMessage{'"'}
+	for _, text := range texts {
+		all = append(all, text[1:len(text)-1]...)
+	}
+	return append(all, '"')
 }
 
 // usage has the names that servers give their counts.
 type usage struct {
-	Prompt     float64 `json:"prompt_tokens"`
-	Completion float64 `json:"completion_tokens"`
+	Prompt     count `json:"prompt_tokens"`
+	Completion count `json:"completion_tokens"`
 	Details    struct {
-		Cached float64 `json:"cached_tokens"`
+		Cached count `json:"cached_tokens"`
 	} `json:"prompt_tokens_details"`
-	CacheHit float64 `json:"prompt_cache_hit_tokens"` // DeepSeek
-	Cached   float64 `json:"cached_tokens"`           // Kimi
+	CacheHit count `json:"prompt_cache_hit_tokens"` // DeepSeek
+	Cached   count `json:"cached_tokens"`           // Kimi
+}
+
+// count is a number, which may be a text. 0: it is none, or cannot be right.
+type count int64
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (c *count) UnmarshalJSON(data []byte) error {
+	if n, err := strconv.ParseFloat(strings.Trim(string(data), `"`), 64); err == nil && n > 0 && n < 1e15 {
+		*c = count(n)
+	}
+	return nil
 }
 
 // usage returns what a chunk says of it, wherever it is; nil: nothing.

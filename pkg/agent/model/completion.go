@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -53,7 +54,7 @@ func (a *completion) empty() bool {
 func (r *run) stream(ctx context.Context) (*completion, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	a := &completion{reader: reader{open: map[string]int{}}, silence: cancel}
+	a := &completion{reader: reader{open: map[[2]string]int{}}, silence: cancel}
 	defer a.hush()
 	err := r.provider.ask(ctx, r, r.next(), a)
 	if errors.Is(context.Cause(ctx), errSilent) {
@@ -66,14 +67,13 @@ func (r *run) stream(ctx context.Context) (*completion, error) {
 	case errors.Is(err, errTooMuch), errors.Is(err, errShape), errors.As(err, new(*statusError)):
 		return a, err
 	case a.finish != "": // the reply is complete: that the connection broke changes nothing
-		return a, a.end()
 	case err != nil:
 		return a, err
-	case a.done:
-		a.finish = "stop"
-		return a, nil
+	case !a.done:
+		return a, errEnded
 	}
-	return a, errEnded
+	a.finish = cmp.Or(a.finish, "stop")
+	return a, a.end()
 }
 
 // heard notes that the server has sent data.

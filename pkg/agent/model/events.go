@@ -23,17 +23,25 @@ func events(r io.Reader, limit int) iter.Seq2[[]byte, error] {
 		lines.Buffer(nil, limit)
 		lines.Split(anyLines())
 		var data []byte
+		failed := false
 		flush := func() bool {
-			more := len(data) == 0 || yield(data, nil)
+			if failed && len(data) > 0 {
+				yield(nil, newStatusError(0, nil, data))
+				return false
+			}
+			more := len(bytes.TrimSpace(data)) == 0 || yield(data, nil)
 			data = data[:0]
 			return more
 		}
 		for lines.Scan() {
-			line := lines.Bytes()
+			line := bytes.TrimPrefix(lines.Bytes(), []byte("\xEF\xBB\xBF"))
 			if len(line) == 0 && !flush() {
 				return
 			}
 			name, value, _ := bytes.Cut(line, []byte(":"))
+			if len(line) == 0 || string(name) == "event" {
+				failed = string(bytes.TrimSpace(value)) == "error"
+			}
 			if string(name) != "data" {
 				continue
 			}
@@ -60,7 +68,7 @@ func events(r io.Reader, limit int) iter.Seq2[[]byte, error] {
 	}
 }
 
-func isDone(data []byte) bool { return bytes.HasPrefix(data, []byte("[DONE]")) }
+func isDone(data []byte) bool { return bytes.HasPrefix(bytes.TrimSpace(data), []byte("[DONE]")) }
 
 // anyLines splits at LF, CR LF and CR. It does not wait for the byte after a CR, which may come with the next event.
 func anyLines() bufio.SplitFunc {

@@ -83,6 +83,10 @@ func newStatusError(status int, header http.Header, body []byte) *statusError {
 		Code    json.RawMessage `json:"code"`
 		Written string          `json:"failed_generation"`
 	}
+	var list []json.RawMessage
+	if json.Unmarshal(body, &list) == nil && len(list) > 0 { // Gemini's
+		body = list[0]
+	}
 	switch {
 	case json.Unmarshal(body, &outer) != nil:
 		if !bytes.HasPrefix(bytes.TrimSpace(body), []byte("<")) { // one line of an HTML page is of no use
@@ -96,6 +100,8 @@ func newStatusError(status int, header http.Header, body []byte) *statusError {
 		e.message, e.code = outer.Message, outer.Type+" "+plain(outer.Code)
 	case len(outer.Detail) > 0:
 		e.message = plain(outer.Detail)
+	default:
+		e.message = string(body)
 	}
 	e.message, e.written = oneLine(e.message), oneLine(e.written)
 	for _, code := range []json.RawMessage{inner.Code, outer.Code} {

@@ -12,7 +12,7 @@ import (
 
 // reader puts together what comes in pieces, which belongs to one completion.
 type reader struct {
-	open    map[string]int // the call of each index; "" is the last one's without an index
+	open    map[[2]string]int // the call of each index, and of each index and ID
 	chunks  int
 	deltas  bool // the reply comes in deltas
 	said    half
@@ -33,9 +33,15 @@ func (r *run) chunk(a *completion, c chunk) error {
 			continue // one was requested
 		}
 		d := choice.Delta
-		a.deltas = a.deltas || len(d) > 0
-		if !a.deltas {
+		for name, raw := range d {
+			a.deltas = a.deltas || name != "role" && !nothing(raw)
+		}
+		switch {
+		case a.deltas:
+		case choice.Message != nil:
 			d = choice.Message
+		case isText(choice.Text):
+			d = fields{"content": choice.Text}
 		}
 		if err := r.delta(a, d); err != nil {
 			return err
@@ -44,7 +50,11 @@ func (r *run) chunk(a *completion, c chunk) error {
 		if err != nil {
 			return err
 		}
-		a.finish = cmp.Or(finish, a.finish)
+		switch {
+		case finish == "null": // DashScope's until the end
+		case a.finish == "" || reason(a.finish) == "stop": // a reason of a failure stays
+			a.finish = cmp.Or(finish, a.finish)
+		}
 	}
 	if a.size > r.maxCompletion {
 		return errTooMuch
@@ -53,13 +63,18 @@ func (r *run) chunk(a *completion, c chunk) error {
 }
 
 func (r *run) delta(a *completion, d fields) error {
-	var said, thought string
-	var err error
-	if raw := d["content"]; bytes.HasPrefix(raw, []byte("[")) {
-		said, thought, err = parts(raw)
-	} else {
-		said, err = a.said.decode(raw, "content")
+	content, hint := d["content"], json.RawMessage(nil)
+	if bytes.HasPrefix(content, []byte("[")) {
+		var err error
+		if content, hint, err = parts(content); err != nil {
+			return err
+		}
 	}
+	said, err := a.said.decode(content, "content")
+	if err != nil {
+		return err
+	}
+	thought, err := a.thought.decode(hint, "content")
 	if err != nil {
 		return err
 	}
@@ -77,9 +92,12 @@ func (r *run) delta(a *completion, d fields) error {
 	r.think(a, thought)
 	r.say(a, said+refusal)
 	for name, raw := range d {
-		if name != "role" && name != "content" && name != "refusal" && name != "tool_calls" {
+		if !slices.Contains([]string{"role", "content", "refusal", "tool_calls", "function_call"}, name) {
 			a.size += a.rest.add(name, raw)
 		}
+	}
+	if call := d["function_call"]; !nothing(call) && nothing(d["tool_calls"]) { // the form before tool_calls
+		d["tool_calls"] = fmt.Appendf(nil, `[{"function":%s}]`, call)
 	}
 	calls, err := fragments(d["tool_calls"])
 	if err != nil {
@@ -95,23 +113,23 @@ func (r *run) delta(a *completion, d fields) error {
 
 // fragment adds a piece of a tool call.
 func (r *run) fragment(a *completion, f fragment) error {
-	at, known := a.open[f.index]
-	if f.index == "" {
+	a.size += fragmentSize
+	if f.id+f.name == "" && nothing(f.args) && len(f.rest) == 0 {
+		return nil // nothing is in it, so it begins no call
+	}
+	at, known := a.open[[2]string{f.index, f.id}]
+	switch {
+	case known && f.id != "":
+	case f.index == "":
 		at, known = len(a.calls)-1, len(a.calls) > 0
-	}
-	for i := range a.calls {
-		if c := &a.calls[i]; f.id != "" && c.id == f.id && c.index == f.index {
-			at, known = i, true
-		}
-	}
-	if known && a.calls[at].repeats(f) {
-		return nil
+	default:
+		at, known = a.open[[2]string{f.index}]
 	}
 	if !known || r.begins(&a.calls[at], f, a.chunks) {
 		at = len(a.calls)
 		a.calls = append(a.calls, toolCall{index: f.index})
 	}
-	a.open[f.index] = at
+	a.open[[2]string{f.index}], a.open[[2]string{f.index, f.id}] = at, at
 	c := &a.calls[at]
 	c.id, c.chunk = cmp.Or(c.id, f.id), a.chunks
 	if c.name != f.name {
@@ -124,33 +142,27 @@ func (r *run) fragment(a *completion, f fragment) error {
 			return err
 		}
 	}
+	if args != "" && string(c.raw) == "{}" { // some servers begin with it
+		c.raw = nil
+	}
 	c.raw = append(c.raw, args...)
 	for name, raw := range f.rest {
 		a.size += c.rest.add(name, raw)
 	}
-	a.size += len(args) + len(f.name) + len(f.id) + len(f.index) + fragmentSize
+	a.size += len(args) + len(f.name) + len(f.id) + len(f.index)
 	return nil
-}
-
-// repeats reports whether a piece is the whole call once more: some servers end with it.
-func (c *toolCall) repeats(f fragment) bool {
-	args, err := str(f.args, "")
-	if err != nil {
-		args = string(f.args)
-	}
-	return f.id != "" && f.id == c.id && f.name == c.name && args == string(c.raw) && json.Valid(c.raw)
 }
 
 // begins reports whether a piece begins another call than c, which has its index. The index, the ID or both may be equal
 // for all calls, new in each piece, or missing, and a name may come in pieces or again in each piece. So what counts is
 // whether the piece makes sense as c's next one.
 func (r *run) begins(c *toolCall, f fragment, chunk int) bool {
-	if f.name == "" {
+	if f.name == "" || c.name == "" {
 		return false
 	}
 	another := f.id != "" && c.id != "" && f.id != c.id
 	args := len(bytes.Trim(f.args, "\" \\nrt")) > 0
-	switch whole := bytes.HasSuffix(bytes.TrimSpace(c.raw), []byte("}")) && json.Valid(c.raw); { // cheap for most pieces
+	switch whole := bytes.HasSuffix(bytes.TrimSpace(c.raw), []byte("}")) && (another || string(c.raw) != "{}") && json.Valid(c.raw); { // cheap for most pieces
 	case c.chunk == chunk: // in one list
 		return true
 	case f.name == c.name:
@@ -174,6 +186,7 @@ func (a *completion) normalizeCalls(ids *callIDs) {
 	if len(a.rest) > 0 {
 		a.fields = a.rest.join()
 	}
+	a.leaveOutRepeated()
 	for i := range a.calls {
 		c := &a.calls[i]
 		c.id, c.fields = ids.unique(c.id), c.rest.join()
@@ -184,6 +197,21 @@ func (a *completion) normalizeCalls(ids *callIDs) {
 	}
 }
 
+// leaveOutRepeated leaves out calls that came before: some servers end with all of them once more, with other IDs or without
+// arguments. Calls in one list are different ones, and so are those of different indexes.
+func (a *completion) leaveOutRepeated() {
+	seen := map[string]toolCall{}
+	a.calls = slices.DeleteFunc(a.calls, func(c toolCall) bool {
+		of, args := fmt.Sprintf("%q %q ", cmp.Or(c.index, "of "+c.id), c.name), string(input(c.raw))
+		if args == "{}" || args == `""` {
+			args = "" // again with any arguments
+		}
+		before, again := seen[of+args]
+		seen[of], seen[of+args] = c, c
+		return again && (before.chunk != c.chunk || c.id != "" && before.id == c.id)
+	})
+}
+
 // reasons are the ways in which a reply ends, by its finish_reason in lower case. A reason that is not here has failed.
 var reasons = map[string]string{
 	"stop": "stop", "tool_calls": "stop", "function_call": "stop", "tool_use": "stop", "end_turn": "stop", "stop_sequence": "stop", "eos": "stop", "eos_token": "stop", "complete": "stop",
@@ -192,15 +220,22 @@ var reasons = map[string]string{
 	"blocklist": finishFilter, "prohibited_content": finishFilter, "recitation": finishFilter, "spii": finishFilter,
 }
 
+// reason is the one of these that a finish_reason is; "" is none.
+func reason(finish string) string {
+	first, _, _ := strings.Cut(strings.ToLower(finish), ":")
+	return reasons[first]
+}
+
 // end gives a completion one of the reasons that the agent knows, or returns the error of a reply that has failed.
 func (a *completion) end() error {
-	reason, _, _ := strings.Cut(strings.ToLower(a.finish), ":")
-	known, ok := reasons[reason]
-	switch {
-	case ok:
+	finish := strings.ToLower(a.finish)
+	switch known := reason(finish); {
+	case known != finishLength && slices.ContainsFunc(a.calls, func(c toolCall) bool { return c.name == "" }):
+		return fmt.Errorf("%w: a tool call has no name", errShape)
+	case known != "":
 		a.finish = known
 		return nil
-	case strings.Contains(reason, "context_window") || strings.Contains(reason, "context_length"):
+	case strings.Contains(finish, "context_window") || strings.Contains(finish, "context_length"):
 		return &statusError{message: "the reply ended with " + a.finish + ", which is the context window's end"}
 	}
 	return fmt.Errorf("the reply ended with %q: %w", oneLine(a.finish), errEnded)

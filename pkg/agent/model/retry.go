@@ -78,7 +78,7 @@ func (r *run) judge(a *completion) error {
 		return errors.New("the content filter of the model's server stopped the reply: use other words, or start again with /new")
 	case finishLength:
 		// Nobody can tell the client that a call of its function may not be whole.
-		a.calls = slices.DeleteFunc(a.calls, func(c toolCall) bool { return r.functions[c.name] })
+		a.calls = slices.DeleteFunc(a.calls, func(c toolCall) bool { return r.functions[c.name] || c.name == "" })
 		if a.text.Len() > 0 { // else finish returns a clearer error
 			r.turn.Emit(agent.Event{Type: session.EventNotice, Text: "The model's reply was truncated: it reached the limit of its length."})
 		}

@@ -185,9 +185,14 @@ func TestErrorsInTheStream(t *testing.T) {
 	event := func(data string) modelserver.Response {
 		return modelserver.Stream(modelserver.Raw("data: " + data + "\n\n"))
 	}
-	r := newRig(t, Config{}, event(`{"error":{"message":"overloaded"}}`), event(`{"error":"busy"}`), event(`{"error":null}`), text("there"))
+	whole := func(body string) modelserver.Response { return modelserver.Plain(200, "application/json", body) }
+	r := newRig(t, Config{MaxRetries: 7}, event(`{"error":{"message":"overloaded"}}`), event(`{"error":"busy"}`), event(`{"error":null}`),
+		whole(`{"error":{"message":"overloaded"}}`), whole(`{"error":"busy"}`), whole(`{"code":500,"msg":"busy","success":false}`),
+		event(`{"choices":null,"base_resp":{"status_code":1002,"status_msg":"rate limit"}}`), text("there"))
 	r.must(turn("go"))
-	r.requests(4)
+	r.requests(8)
+	r = newRig(t, Config{MaxRetries: -1}, whole(`{"error":{"message":"what?"}}`))
+	r.says(r.run(turn("go")), true, "an error in the stream: what?")
 	r = newRig(t, Config{MaxRetries: -1}, event(`{"error":"busy"}`))
 	r.says(r.run(turn("go")), true, "an error in the stream: busy")
 	r = newRig(t, Config{}, event(`{"error":{"message":"This model's maximum context length is 1"}}`))
@@ -215,7 +220,9 @@ func TestRefusals(t *testing.T) {
 		{modelserver.Plain(422, "application/json", `{"detail":[{"loc":["x"]}]}`), key, []string{`refused the request (HTTP 422: [{"loc":["x"]}])`}},
 		{modelserver.Error(400, "x", "no image"), key, []string{"refused the request (HTTP 400: no image)"}},
 		{modelserver.Plain(200, "text/html", "<h1>hello"), key, []string{"does not stream", "TURNSTILE_MODEL_URL"}},
-		{modelserver.Plain(200, "application/json", `{"error":{"message":"what?"}}`), key, []string{"no stream: what?"}},
+		{modelserver.Plain(200, "application/json", `{"hello":"there"}`), key, []string{"does not stream", `no stream: {"hello":"there"}`}},
+		{modelserver.Plain(400, "application/json", `[{"error":{"code":400,"message":"Invalid argument","status":"INVALID_ARGUMENT"}}]`), key, []string{"(HTTP 400: Invalid argument)"}},
+		{modelserver.Error(429, "rate_limit_exceeded", "Request too large for m on tokens per min (TPM): Limit 30000, Requested 57390."), key, []string{"/new"}},
 	} {
 		r := newRig(t, Config{Key: c.key}, c.answer)
 		r.says(r.run(turn("go")), false, c.want...)

@@ -90,6 +90,30 @@ var shapes = []struct {
 	{"a call and [DONE]", "case 14", "", callPieces(`{"index":0,"id":"a","function":{"name":"clock","arguments":"{}"}}`) + isOver, `clock({})`},
 	{"a call and a failing reason", "case 24", "", callPieces(`{"index":0,"id":"a","function":{"name":"clock","arguments":"{}"}}`) + strings.Replace(ended, "stop", "error", 1), none},
 	{"a call and an error", "case 24", "", callPieces(`{"index":0,"id":"a","function":{"name":"clock","arguments":"{}"}}`) + `data: {"error":"x"}` + "\n\n", none},
+	{"a null, and an empty piece, for a call", "a review", "", delta(`{"content":"hello","tool_calls":[null,{"index":0,"function":{"arguments":""}}]}`) + ended, "hello"},
+	{"a call that is no object", "a review", "", callPieces(`5`) + calledAll, none},
+	{"a call without a name", "a review", "", callPieces(`{"index":0,"id":"a","type":"custom","custom":{"name":"clock"}}`) + calledAll, none},
+	{"a name after the arguments", "a review", "", callPieces(`{"index":0,"id":"a","function":{"arguments":"{}"}}`, `{"index":0,"function":{"name":"clock"}}`) + calledAll, `clock({})`},
+	{"the call again with a new id, without arguments", "a review", "", callPieces(`{"index":0,"id":"a","function":{"name":"echo_args","arguments":"{\"a\":1}"}}`, `{"index":0,"id":"b","function":{"name":"echo_args","arguments":""}}`) + calledAll, `echo_args({"a":1})`},
+	{"the call again with a new id", "a review", "", callPieces(`{"index":0,"id":"a","function":{"name":"echo_args","arguments":"{\"a\":1}"}}`, `{"index":0,"id":"b","function":{"name":"echo_args","arguments":"{\"a\": 1}"}}`) + calledAll, `echo_args({"a":1})`},
+	{"the call again without an id", "a review", "", callPieces(`{"function":{"name":"echo_args","arguments":"{\"a\":1}"}}`, `{"function":{"name":"echo_args","arguments":"{\"a\":1}"}}`) + calledAll, `echo_args({"a":1})`},
+	{"two equal calls in one list", "a review", "", callPieces(`{"function":{"name":"clock","arguments":"{}"}},{"function":{"name":"clock","arguments":"{}"}}`) + calledAll, `clock({}) clock({})`},
+	{"two equal calls without an index", "a review", "", callPieces(`{"id":"a","function":{"name":"clock","arguments":"{}"}}`, `{"id":"b","function":{"name":"clock","arguments":"{}"}}`) + calledAll, `clock({}) clock({})`},
+	{"arguments that begin as {}", "a review", "", callPieces(`{"index":0,"id":"a","function":{"name":"echo_args","arguments":{}}}`, `{"index":0,"id":"a","function":{"name":"echo_args","arguments":"{\"a\":1}"}}`) + calledAll, `echo_args({"a":1})`},
+	{"function_call", "a review", "", delta(`{"function_call":{"name":"echo_args","arguments":"{\"a\""}}`) + delta(`{"function_call":{"name":"","arguments":":1}"}}`) + strings.Replace(ended, "stop", "function_call", 1), `echo_args({"a":1})`},
+	{"the text null as a reason", "DashScope", "", `data: {"choices":[{"delta":{"content":"a"},"finish_reason":"null"}]}` + "\n\n" + ended, "a"},
+	{"a failing reason, then a good one", "a review", "", callPieces(`{"index":0,"id":"a","function":{"name":"clock","arguments":"{}"}}`) + strings.Replace(ended, "stop", "error", 1) + calledAll, none},
+	{"a call and an event of an error", "a review", "", callPieces(`{"index":0,"id":"a","function":{"name":"clock","arguments":"{}"}}`) + calledAll + "event: error\n" + `data: {"reason":"overloaded"}` + "\n\n", none},
+	{"a call and a code", "a review", "", callPieces(`{"index":0,"id":"a","function":{"name":"clock","arguments":"{}"}}`) + calledAll + `data: {"code":"1305","msg":"busy"}` + "\n\n", none},
+	{"an error in a delta", "a review", "", `data: {"choices":[{"delta":{"content":"a","error":{"message":"x"}},"finish_reason":"stop"}]}` + "\n\n", none},
+	{"a chunk a line, without an end", "a review", "", `{"choices":[{"delta":{"content":"hel"}}]}` + "\n", none},
+	{"a message after a delta of the role", "a review", "", delta(`{"role":"assistant","content":""}`) + `data: {"choices":[{"delta":{},"message":{"content":"hello"},"finish_reason":"stop"}]}` + "\n\n", "hello"},
+	{"legacy text", "a review", "", `data: {"choices":[{"text":"hel"}]}` + "\n\n" + `data: {"choices":[{"text":"lo","finish_reason":"stop"}]}` + "\n\n", "hello"},
+	{"[DONE] with spaces", "a review", "", delta(`{"content":"hello"}`) + "data:  [DONE] \n\n", "hello"},
+	{"data that is empty", "a review", "", "data: \n\n" + delta(`{"content":"hello"}`) + ended, "hello"},
+	{"a byte order mark in the middle", "a review", "", delta(`{"content":"hel"}`) + "\ufeff" + delta(`{"content":"lo"}`) + ended, "hello"},
+	{"a surrogate pair in two lists of parts", "a review", "", delta(`{"content":[{"type":"text","text":"\ud83d"}]}`) + delta(`{"content":[{"type":"text","text":"\ude00"}]}`) + ended, "\U0001F600"},
+	{"a part with thoughts as its text", "a review", "", delta(`{"content":[{"type":"reasoning","text":"hm"}]}`) + ended, none},
 	{"a name that is a number", "RESULTS, C", "", callPieces(`{"index":0,"id":"a","function":{"name":5}}`) + calledAll, none},
 }
 
@@ -152,10 +176,11 @@ func TestShapes(t *testing.T) {
 func TestCallsThatDoNotRun(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ body, told string }{
-		"a list":         {callPieces(`{"index":0,"id":"a","function":{"name":"clock","arguments":["A"]}}`) + calledAll, "not a JSON object"},
-		"truncated":      {callPieces(`{"index":0,"id":"a","function":{"name":"clock","arguments":"{\"a\":"}}`) + calledAll, "not a JSON object"},
-		"at the limit":   {callPieces(`{"index":0,"id":"a","function":{"name":"clock","arguments":"{}"}}`) + strings.Replace(ended, "stop", "length", 1), "was truncated"},
-		"no such a tool": {callPieces(`{"index":0,"id":"a","function":{"name":"no_","arguments":""}}`, `{"index":0,"function":{"name":"such","arguments":"{}"}}`) + calledAll, `no tool named "no_such"`},
+		"a list":               {callPieces(`{"index":0,"id":"a","function":{"name":"clock","arguments":["A"]}}`) + calledAll, "not a JSON object"},
+		"truncated":            {callPieces(`{"index":0,"id":"a","function":{"name":"clock","arguments":"{\"a\":"}}`) + calledAll, "not a JSON object"},
+		"no name at the limit": {callPieces(`{"index":0,"id":"a","function":{"name":"clock","arguments":"{}"}}`, `{"index":1,"id":"b"}`) + strings.Replace(ended, "stop", "length", 1), "was truncated"},
+		"at the limit":         {callPieces(`{"index":0,"id":"a","function":{"name":"clock","arguments":"{}"}}`) + strings.Replace(ended, "stop", "length", 1), "was truncated"},
+		"no such a tool":       {callPieces(`{"index":0,"id":"a","function":{"name":"no_","arguments":""}}`, `{"index":0,"function":{"name":"such","arguments":"{}"}}`) + calledAll, `no tool named "no_such"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -187,6 +212,7 @@ func TestUsageAnywhere(t *testing.T) {
 		"after the reason": ended + `data: {"choices":[],"usage":{"prompt_tokens":7,"completion_tokens":2}}` + "\n\n",
 		"Kimi's":           `data: {"choices":[{"delta":{},"finish_reason":"stop","usage":{"prompt_tokens":7,"completion_tokens":2}}]}` + "\n\n",
 		"Groq's":           `data: {"choices":[{"delta":{},"finish_reason":"stop"}],"x_groq":{"usage":{"prompt_tokens":7,"completion_tokens":2}}}` + "\n\n",
+		"texts":            ended + `data: {"choices":[],"usage":{"prompt_tokens":"7","completion_tokens":"2","prompt_tokens_details":{"cached_tokens":null}}}` + "\n\n",
 		"null, then a sum": `data: {"choices":[],"usage":null}` + "\n\n" + `data: {"choices":[],"usage":{"prompt_tokens":7.0,"completion_tokens":2}}` + "\n\n" + ended,
 	} {
 		t.Run(name, func(t *testing.T) {
