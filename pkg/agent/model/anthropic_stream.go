@@ -19,6 +19,8 @@ type piece struct {
 	Thought   string `json:"thought,omitempty"`
 	Signature string `json:"signature,omitempty"`
 	Data      string `json:"data,omitempty"`
+
+	thought, signature []byte // until the piece is kept
 }
 
 // The types of pieces, as the API has them.
@@ -36,6 +38,10 @@ const piecesField = "pieces"
 
 // keep stores the pieces of a reply with thoughts.
 func (s *messageStream) keep() {
+	for i := range s.pieces {
+		p := &s.pieces[i]
+		p.Thought, p.Signature = string(p.thought), string(p.signature)
+	}
 	if slices.ContainsFunc(s.pieces, piece.isThought) {
 		data, _ := encode(s.pieces) // texts and numbers
 		s.reply.fields = fields{piecesField: data}
@@ -74,7 +80,7 @@ func (s *messageStream) start(index int64, b sdk.ContentBlockStartEventContentBl
 	a := s.reply
 	switch b.Type {
 	case pieceText, pieceCall, pieceThought, pieceRedacted:
-		s.pieces = append(s.pieces, piece{Type: b.Type, Signature: b.Signature, Data: b.Data})
+		s.pieces = append(s.pieces, piece{Type: b.Type, Data: b.Data, signature: []byte(b.Signature)})
 		a.size += fragmentSize + len(b.ID) + len(b.Name) + len(b.Signature) + len(b.Data)
 	}
 	if b.Type == pieceCall {
@@ -96,7 +102,7 @@ func (s *messageStream) delta(index int64, d sdk.MessageStreamEventUnionDelta) {
 		s.think(d.Thinking)
 	case "signature_delta":
 		if p := s.last(); p != nil {
-			p.Signature += d.Signature
+			p.signature = append(p.signature, d.Signature...)
 			s.reply.size += len(d.Signature)
 		}
 	case "input_json_delta":
@@ -122,7 +128,7 @@ func (s *messageStream) say(text string) {
 func (s *messageStream) think(text string) {
 	s.run.think(s.reply, text)
 	if p := s.last(); p != nil {
-		p.Thought += text
+		p.thought = append(p.thought, text...)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 
+	"turnstile/internal/text/boundedjson"
 	"turnstile/pkg/session"
 )
 
@@ -28,38 +29,103 @@ func (p *pieces) add(name string, raw json.RawMessage) (size int) {
 	return size + len(raw) + fragmentSize/2
 }
 
-// join makes one value of each field: texts and lists follow each other, objects have the fields of all.
+// join makes one value of each field.
 func (p pieces) join() fields {
-	if len(p) == 0 {
-		return nil
-	}
 	all := fields{}
 	for name, raws := range p {
-		var value json.RawMessage
-		var list items
-		for _, raw := range raws {
-			var more []json.RawMessage
-			switch {
-			case raw[0] == '[' && json.Unmarshal(raw, &more) == nil:
-				for _, item := range more {
-					list.add(item)
-				}
-				value = nil
-			case isText(raw) && isText(value):
-				value = grown(value, raw)
-			default:
-				value = merged(value, raw)
-			}
-		}
-		if value == nil {
-			value, _ = encode(list.all()) // it was decoded
-		}
 		var compact bytes.Buffer
-		if json.Compact(&compact, value) == nil {
+		if json.Compact(&compact, joinedPieces(raws, true, mostDeep)) == nil {
 			all[name] = bytes.ToValidUTF8(compact.Bytes(), []byte("\uFFFD"))
 		}
 	}
+	if len(all) == 0 {
+		return nil
+	}
 	return all
+}
+
+// mostDeep is how deep values are joined. Deeper ones are replaced.
+const mostDeep = 8
+
+// joinedPieces is one value of its pieces: texts follow each other if they grow, lists too, and objects have the fields
+// of all. Of anything else the last piece counts. Pieces with nothing in them change nothing.
+func joinedPieces(raws []json.RawMessage, grows bool, deep int) json.RawMessage {
+	last := raws[len(raws)-1]
+	for _, raw := range raws {
+		if !blank(raw) {
+			last = raw
+		}
+	}
+	same := slices.DeleteFunc(slices.Clone(raws), func(raw json.RawMessage) bool { return blank(raw) || raw[0] != last[0] })
+	switch {
+	case len(same) < 2 || deep == 0:
+	case grows && isText(last):
+		return concatenated(same)
+	case last[0] == '[':
+		return items(same, deep)
+	case last[0] == '{':
+		return object(same, deep)
+	}
+	return last
+}
+
+// growing are the fields of an item of thoughts that come in pieces.
+var growing = []string{"text", "thinking", "summary"}
+
+func object(raws []json.RawMessage, deep int) json.RawMessage {
+	of, all := map[string][]json.RawMessage{}, fields{}
+	for _, raw := range raws {
+		var more fields
+		if boundedjson.Unmarshal(raw, &more) != nil {
+			return raws[len(raws)-1]
+		}
+		for name, raw := range more {
+			of[name] = append(of[name], raw)
+		}
+	}
+	for name, raws := range of {
+		all[name] = joinedPieces(raws, slices.Contains(growing, name), deep-1)
+	}
+	value, _ := encode(all) // it was decoded
+	return value
+}
+
+// items is one list of its pieces. The items of a piece are different ones, and each may go on with one of an earlier piece.
+func items(lists []json.RawMessage, deep int) json.RawMessage {
+	type item struct {
+		pieces []json.RawMessage
+		last   fields
+	}
+	var all []item
+	open := map[string]int{} // the last item of each index, and without one
+	for _, raw := range lists {
+		var list []json.RawMessage
+		if boundedjson.Unmarshal(raw, &list) != nil {
+			return lists[len(lists)-1]
+		}
+		before := len(all)
+		for _, raw := range list {
+			next := fields{}
+			_ = boundedjson.Unmarshal(raw, &next) // empty, if it is no object
+			at, known := open[string(next["index"])]
+			if !known || at >= before || !continues(all[at].last, next) {
+				at, all = len(all), append(all, item{last: fields{}})
+				open[string(next["index"])] = at
+			}
+			all[at].pieces = append(all[at].pieces, raw)
+			for name, raw := range next {
+				if _, known := all[at].last[name]; !known || !blank(raw) {
+					all[at].last[name] = raw
+				}
+			}
+		}
+	}
+	joined := make([]json.RawMessage, len(all))
+	for i, item := range all {
+		joined[i] = joinedPieces(item.pieces, false, deep-1)
+	}
+	value, _ := encode(joined) // it was decoded
+	return value
 }
 
 func (f fields) size() (bytes int) {
@@ -79,34 +145,7 @@ func (f fields) filled(more fields) fields {
 	return all
 }
 
-// growing are the fields of an item of thoughts that come in pieces.
-var growing = []string{"text", "thinking", "summary"}
-
-// items are those of a list that comes in pieces.
-type items struct {
-	whole []json.RawMessage
-	last  fields // decoded, if the last one may go on
-	grew  bool
-}
-
-// add adds an item. A piece of the last one's text belongs to that one, until it is signed.
-func (l *items) add(raw json.RawMessage) {
-	var next fields
-	if json.Unmarshal(raw, &next) == nil && next != nil && continues(l.last, next) {
-		l.last.merge(next)
-		l.grew = true
-		return
-	}
-	l.whole, l.last, l.grew = append(l.all(), raw), next, false
-}
-
-func (l *items) all() []json.RawMessage {
-	if l.grew {
-		l.whole[len(l.whole)-1], _ = encode(l.last) // it was decoded
-	}
-	return l.whole
-}
-
+// continues reports whether an item goes on with the text of another, which is not signed yet.
 func continues(last, next fields) bool {
 	for _, same := range []string{"type", "index", "id"} {
 		if !bytes.Equal(last[same], next[same]) && (same != "id" || !nothing(last[same]) && !nothing(next[same])) {
@@ -119,34 +158,6 @@ func continues(last, next fields) bool {
 		}
 	}
 	return false
-}
-
-// merged is an object with the fields of another piece of it. Of anything else the last piece counts.
-func merged(was, is json.RawMessage) json.RawMessage {
-	var old, more fields
-	if json.Unmarshal(was, &old) != nil || json.Unmarshal(is, &more) != nil || old == nil || more == nil {
-		return is
-	}
-	old.merge(more)
-	value, _ := encode(old)
-	return value
-}
-
-func (f fields) merge(more fields) {
-	for name, raw := range more {
-		switch known := f[name]; {
-		case string(raw) == "null" && len(known) > 0:
-		case isText(known) && isText(raw) && slices.Contains(growing, name):
-			f[name] = grown(known, raw)
-		default:
-			f[name] = merged(known, raw)
-		}
-	}
-}
-
-// grown is a text with its next piece, both as JSON: so a surrogate pair in two pieces is one character.
-func grown(was, is json.RawMessage) json.RawMessage {
-	return append(was[:len(was)-1], is[1:]...)
 }
 
 // origin names the server and the model, without credentials.

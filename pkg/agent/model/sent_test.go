@@ -57,6 +57,30 @@ func TestThinkingBlocksInPieces(t *testing.T) {
 	expect.Equal(t, "blocks", string(p.join()["thinking_blocks"]), `[{"signature":"S","thinking":"ab","type":"thinking"},{"type":"thinking","thinking":"c"}]`)
 }
 
+// Lists go back as they came: items of one piece are different ones, and go on in the pieces that follow by their index.
+func TestListsGoBackUnchanged(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		pieces []string
+		want   string
+	}{
+		{[]string{`[]`}, `[]`},
+		{[]string{`[]`, `[]`}, `[]`},
+		{[]string{`"hm"`, `[]`}, `"hm"`},
+		{[]string{`[{"type":"t","text":"a"},{"type":"t","text":"b","x":null}]`}, `[{"type":"t","text":"a"},{"type":"t","text":"b","x":null}]`},
+		{[]string{`[{"type":"t","text":"a"},{"type":"t","text":"b"}]`, `[]`, `[{"type":"t","text":"c"}]`}, `[{"type":"t","text":"a"},{"text":"bc","type":"t"}]`},
+		{[]string{`[{"index":0,"text":"a"},{"index":1,"text":"b"}]`, `[{"index":0,"text":"c"},{"index":1,"text":"d"}]`}, `[{"index":0,"text":"ac"},{"index":1,"text":"bd"}]`},
+		{[]string{`[{"index":0,"text":"a","signature":"S"}]`, `[{"index":0,"text":"c"}]`}, `[{"index":0,"text":"a","signature":"S"},{"index":0,"text":"c"}]`},
+		{[]string{`{"a":{"text":"x","n":1}}`, `{"a":{"text":"y","n":0},"b":[1]}`, `{"b":[2],"c":null}`}, `{"a":{"n":0,"text":"xy"},"b":[1,2],"c":null}`},
+	} {
+		var p pieces
+		for _, raw := range c.pieces {
+			p.add("x", []byte(raw))
+		}
+		expect.Equal(t, strings.Join(c.pieces, " "), string(p.join()["x"]), c.want)
+	}
+}
+
 // No two neighbours have one role, every message has its content, and Mistral's models get IDs that their templates take.
 func TestRequestsAreStrict(t *testing.T) {
 	t.Parallel()
