@@ -16,6 +16,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"turnstile/internal/backoff"
 	"turnstile/internal/process/command"
 	"turnstile/internal/version"
 	"turnstile/pkg/agent"
@@ -33,6 +34,9 @@ type server struct {
 	program *program           // nil: it is reached by HTTP
 	http    *http.Transport
 	gone    atomic.Bool // a server of HTTP has forgotten the connection
+
+	slow  int       // starts in a row that took too long
+	later time.Time // no turn waits for it before
 }
 
 // initial is the version that the first request names: that of the newest servers which still know the request. All
@@ -42,8 +46,11 @@ const initial = "2025-11-25"
 // maxTools is how many tools one server may have.
 const maxTools = 1000
 
+// pauses are the pauses after starts that took too long: else each turn would wait for a server that is dead.
+var pauses = backoff.Backoff{First: time.Minute, Longest: 10 * time.Minute}
+
 // begin returns the tools of a server that runs, or of one that it starts.
-func (s *server) begin(ctx context.Context, lease agent.Lease) ([]*sdk.Tool, error) {
+func (s *server) begin(ctx context.Context, lease agent.Lease) (tools []*sdk.Tool, err error) {
 	s.lease = lease
 	if s.session != nil {
 		awake := s.program.wake(lease)
@@ -54,14 +61,21 @@ func (s *server) begin(ctx context.Context, lease agent.Lease) ([]*sdk.Tool, err
 		}
 		s.end(false)
 	}
-	if err := s.connect(ctx); err != nil {
-		return nil, err
+	if pause := time.Until(s.later); pause > 0 {
+		return nil, fmt.Errorf("%w: it is started again in %s", errSlowStart, pause.Round(time.Second))
 	}
-	tools, err := s.tools(ctx)
-	if err != nil {
-		s.end(false)
+	if err = s.connect(ctx); err == nil {
+		if tools, err = s.tools(ctx); err != nil {
+			s.end(false)
+		}
 	}
-	return tools, err
+	s.slow++
+	if !errors.Is(err, errSlowStart) {
+		s.slow = 0
+		return tools, err
+	}
+	s.later = time.Now().Add(pauses.After(s.slow))
+	return nil, err
 }
 
 // tools asks for all tools.

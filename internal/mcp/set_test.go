@@ -168,6 +168,45 @@ func TestServersThatDoNotStart(t *testing.T) {
 	expect.Equal(t, "mute", fmt.Sprint(missing), "map[mute:it did not start in time]")
 }
 
+// A server whose start took too long costs the next turns no time, until a pause is over that grows.
+func TestDeadServerIsNotWaitedFor(t *testing.T) {
+	t.Parallel()
+	alive := mcpserver.NewHTTP(t)
+	var asked atomic.Int64
+	var answers atomic.Bool
+	dead := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		if !answers.Load() {
+			_, _ = io.Copy(io.Discard, r.Body) // else the context does not end with the connection
+			<-r.Context().Done()
+			return
+		}
+		alive.Config.Handler.ServeHTTP(w, r)
+	}))
+	t.Cleanup(dead.Close)
+	set := open(t, Config{Start: 200 * time.Millisecond}, write(t, object{"a": object{"url": dead.URL}}))
+	one := set.servers[0]
+	for n := 1; n <= 2; n++ {
+		_, missing := begin(t, set)
+		expect.Equal(t, "it is waited for", fmt.Sprint(missing), "map[a:it did not start in time]")
+		if pause := time.Until(one.later); pause > pauses.After(n) || pause < pauses.After(n)-pauses.First/2 {
+			t.Errorf("after %d starts the pause is %s", n, pause)
+		}
+		before := asked.Load()
+		_, missing = begin(t, set)
+		if got := fmt.Sprint(missing["a"]); !strings.HasPrefix(got, "it did not start in time: it is started again in ") || asked.Load() != before {
+			t.Errorf("in the pause: %s, %d requests", got, asked.Load()-before)
+		}
+		one.later = time.Now()
+	}
+	set.all.config.Start = expect.Patience
+	answers.Store(true)
+	tools, missing := begin(t, set)
+	expect.Equal(t, "missing", len(missing), 0)
+	expect.Equal(t, "it is back", tools["mcp__a__echo"].call(t, "x"), "x")
+	expect.Equal(t, "slow starts", one.slow, 0)
+}
+
 // A call that fails costs nothing but itself: the next one reaches the server, or starts it again.
 func TestCallsThatFail(t *testing.T) {
 	t.Parallel()

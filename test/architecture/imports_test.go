@@ -62,7 +62,7 @@ var rooms = []room{
 	{"internal/process/workspace", "pkg/agent"},
 	{"internal/process/command", "pkg/agent internal/process/guardian internal/process/workspace"},
 	{"internal/process/confine", "internal/process/guardian internal/process/command"},
-	{"internal/mcp", "internal/text/boundedjson internal/text/pattern internal/version pkg/session internal/text/strictjson pkg/agent internal/process/command"},
+	{"internal/mcp", "internal/backoff internal/text/boundedjson internal/text/pattern internal/version pkg/session internal/text/strictjson pkg/agent internal/process/command"},
 	{"pkg/agent/...", "internal/mcp internal/text/boundedjson internal/text/frame internal/text/halves internal/backoff internal/version pkg/session internal/text/strictjson internal/protocol/wire pkg/agent internal/process/guardian internal/process/paced internal/process/workspace internal/process/command"},
 	// Who runs, operates and sends; deliveries; what people type.
 	{"internal/outbox", "internal/text/printable internal/backoff internal/version internal/text/strictjson internal/protocol/rediskey internal/protocol/lease internal/protocol/wire internal/protocol/deliveries"},
