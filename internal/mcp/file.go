@@ -43,6 +43,7 @@ type Server struct {
 	Refers  bool // URL had a reference
 	SSE     bool // the transport that came before streamable HTTP
 	Headers map[string]string
+	Trust   bool // its tools need no permission, where an agent knows this
 
 	// Variables are those that Env, URL and Headers refer to, as NAME=VALUE.
 	Variables []string
@@ -68,6 +69,7 @@ type entry struct {
 	URL      string            `json:"url"`
 	Headers  map[string]string `json:"headers"`
 	Disabled bool              `json:"disabled"`
+	Trust    bool              `json:"trust"`
 }
 
 var (
@@ -154,7 +156,7 @@ func (f *File) Words() (words []string) {
 }
 
 func (e entry) server(name string) (Server, error) {
-	s := Server{Name: name, Type: e.Type, Command: e.Command, Args: e.Args, Env: map[string]string{}, Headers: map[string]string{}, SSE: e.Type == "sse"}
+	s := Server{Name: name, Type: e.Type, Command: e.Command, Args: e.Args, Env: map[string]string{}, Headers: map[string]string{}, SSE: e.Type == "sse", Trust: e.Trust}
 	where, err := url.Parse(e.URL)
 	switch {
 	case !serverName.MatchString(name):

@@ -190,9 +190,9 @@ func server(without []string) *mcp.Server {
 		}
 		return reply(fmt.Sprint(c.Process.Pid, os.Getpid()))
 	})
-	// hang writes into the file when it was called, and returns when the client cancels.
+	// hang writes the server's number into the file when it was called, and returns when the client cancels.
 	add("hang", nil, func(ctx context.Context, _ *mcp.CallToolRequest, file string) *mcp.CallToolResult {
-		_ = os.WriteFile(file, nil, 0o600)
+		_ = os.WriteFile(file, fmt.Append(nil, os.Getpid(), "\n"), 0o600)
 		<-ctx.Done()
 		return reply("")
 	})

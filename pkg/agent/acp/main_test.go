@@ -11,6 +11,7 @@ import (
 	"turnstile/internal/process/confine"
 	"turnstile/internal/process/guardian"
 	"turnstile/test/expect"
+	"turnstile/test/mcpserver"
 )
 
 // scratch is a directory for all tests, removed after them.
@@ -20,6 +21,7 @@ var scratch = sync.OnceValues(func() (string, error) { return os.MkdirTemp("", "
 func TestMain(m *testing.M) {
 	confine.Init()
 	guardian.Init()
+	mcpserver.Init()
 	syscall.Umask(0o022) // only its owner may write to t.TempDir
 	if len(os.Args) > 1 && os.Args[1] == "test-agent" {
 		syscall.Exit(scripted(os.Args[2:])) // os.Exit takes a second in a race build

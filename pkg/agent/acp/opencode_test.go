@@ -36,6 +36,8 @@ func program(t *testing.T, variable, name string) string {
 	return path
 }
 
+var scriptedModel = map[string]any{"limit": map[string]any{"context": 32000, "output": 4000}}
+
 // opencode is `opencode acp` with a separate home, which uses this model for everything.
 func opencode(t *testing.T, model *modelserver.Server, isolation agent.Isolation) *Agent {
 	t.Helper()
@@ -59,7 +61,7 @@ func opencode(t *testing.T, model *modelserver.Server, isolation agent.Isolation
 		"provider": map[string]any{"scripted": map[string]any{
 			"npm": "@ai-sdk/openai-compatible", "name": "Scripted", // part of opencode
 			"options": map[string]any{"baseURL": model.URL(), "apiKey": "k"},
-			"models":  map[string]any{"m": map[string]any{"name": "M", "limit": map[string]any{"context": 32000, "output": 4000}}},
+			"models":  map[string]any{"m": scriptedModel, "n": scriptedModel},
 		}},
 	})
 	expect.OK(t, err)
@@ -201,6 +203,28 @@ func TestOpencodeUsersWords(t *testing.T) {
 	if err != nil || !strings.Contains(h.text(), "AGENTS.md") {
 		t.Errorf("the allowed command: %v, %q", err, h.text())
 	}
+}
+
+// The operator's model and mode are those that OpenCode works with.
+func TestOpencodeModelAndMode(t *testing.T) {
+	t.Parallel()
+	var used modelserver.Request
+	model := answering(t, func(r modelserver.Request, _ string) modelserver.Response {
+		used = r
+		return modelserver.Reply("ok")
+	})
+	a := opencode(t, model, agent.Isolation{})
+	a.config.Model, a.config.Mode = "scripted/n", "plan"
+	h, err := play(t.Context(), a, turnWith(t, "hello"))
+	expect.OK(t, err)
+	expect.Equal(t, "reply, model", h.text()+" "+used.Model, "ok n")
+	if !strings.Contains(string(used.Body), "Plan mode") {
+		t.Errorf("it is not in its mode: %s", used.Body)
+	}
+	a.config.Mode = "nonsense"
+	_, err = play(t.Context(), a, turnWith(t, "hello"))
+	failed(t, err, false, `TURNSTILE_ACP_MODE is "nonsense", which is no mode of the agent: use one of `)
+	t.Log(err)
 }
 
 func TestOpencodeIsCancelled(t *testing.T) {

@@ -53,6 +53,9 @@ func codexServers(f *mcp.File) (options, env []string, err error) {
 			}
 			fields = append(fields, "url="+toml(s.URL), "env_http_headers={"+strings.Join(headers, ",")+"}")
 		}
+		if s.Trust { // it cannot ask, so it would refuse every tool that is not marked as reading only
+			fields = append(fields, `default_tools_approval_mode="approve"`)
+		}
 		options = append(options, "-c", "mcp_servers."+s.Name+"={"+strings.Join(fields, ",")+"}")
 	}
 	for _, name := range slices.Sorted(maps.Keys(given)) {

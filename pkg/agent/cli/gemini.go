@@ -3,6 +3,9 @@ package cli
 import (
 	"cmp"
 	"encoding/json"
+	"os"
+	"path/filepath"
+	"syscall"
 
 	"turnstile/internal/mcp"
 	"turnstile/internal/text/boundedjson"
@@ -43,6 +46,21 @@ var gemini = program{
 		55:  "does not trust the directory: set TURNSTILE_WORKSPACE_DIR, or GEMINI_CLI_TRUST_WORKSPACE=true",
 		130: "was cancelled",
 	},
+}
+
+// notRoots is a file, or a directory above it, that belongs to others than root or that others may write to. Empty: there
+// is none. Gemini CLI takes its administrator's files from nowhere else.
+func notRoots(path string) string {
+	for up := ""; up != path; path, up = filepath.Dir(path), path {
+		info, err := os.Stat(path)
+		if err != nil {
+			return path
+		}
+		if stat, ok := info.Sys().(*syscall.Stat_t); !ok || stat.Uid != 0 || info.Mode()&0o022 != 0 {
+			return path
+		}
+	}
+	return ""
 }
 
 // geminiLines decodes Gemini CLI's stream-json.

@@ -19,12 +19,14 @@ import (
 	"turnstile/internal/process/confine"
 	"turnstile/internal/process/guardian"
 	"turnstile/test/expect"
+	"turnstile/test/mcpserver"
 )
 
 // The test binary is also the guardian, and the fake programs.
 func TestMain(m *testing.M) {
 	confine.Init()
 	guardian.Init()
+	mcpserver.Init()
 	syscall.Umask(0o022) // only its owner may write to t.TempDir
 	if len(os.Args) > 3 && os.Args[1] == "test-role" {
 		role, ok := map[string]func(string, []string) int{"fake": fakeRole, "tee": teeRole}[os.Args[2]]

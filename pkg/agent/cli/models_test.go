@@ -8,6 +8,7 @@ import (
 	"log"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -24,6 +25,7 @@ import (
 //	a text with "never end"     nothing, until the program hangs up
 //	a text with "stop halfway"  half a text, and then nothing until the program hangs up
 //	a text with "last words"    a text, in a response that ends when the program hangs up
+//	a text that begins with call a call of that tool of an MCP server, with the rest as its text
 //	a text with "slow tool"     a call of a tool that does not end
 //	a text with "then silence"  a call of a tool. After its result nothing, until the program hangs up
 //	a text with "die twice"     the first request to go on gets nothing, until the program hangs up
@@ -93,10 +95,11 @@ func (m *models) seen() []call {
 type response struct {
 	thought, text string
 	tool          bool
-	writes        bool // the tool writes
-	slow          bool // the tool does not end
-	sums          bool // the tool's output is not in its input
-	half, open    bool // the response ends in the middle, or does not end
+	writes        bool   // the tool writes
+	slow          bool   // the tool does not end
+	sums          bool   // the tool's output is not in its input
+	call, with    string // a server's tool, and its text
+	half, open    bool   // the response ends in the middle, or does not end
 }
 
 // shell is the script for a tool that runs commands.
@@ -110,6 +113,15 @@ func (a response) shell() string {
 		return "echo from-$((6*7))"
 	}
 	return "echo from-the-tool"
+}
+
+// theirs is the name of a server's tool, and the arguments.
+func (a response) theirs(c call) (name string, arguments object) {
+	at := slices.IndexFunc(c.tools, func(name string) bool { return strings.HasSuffix(name, "_"+a.call) })
+	if at < 0 {
+		return a.call, object{"text": a.with} // the program says that there is none
+	}
+	return c.tools[at], object{"text": a.with}
 }
 
 func vendor(m *models, parse func(*http.Request) (call, error), stream func(*sse, call, response)) http.HandlerFunc {
@@ -164,6 +176,9 @@ func vendor(m *models, parse func(*http.Request) (call, error), stream func(*sse
 			a = response{text: "I use it.", tool: true, slow: true}
 		case strings.Contains(last, "then silence"):
 			a = response{text: "I use it.", tool: true, sums: true}
+		case strings.HasPrefix(last, "call "):
+			a = response{text: "I use it.", tool: true}
+			a.call, a.with, _ = strings.Cut(strings.TrimPrefix(last, "call "), " ")
 		case strings.Contains(last, "use the tool"):
 			a = response{text: "I use it.", tool: true}
 		case strings.Contains(last, "be denied"):

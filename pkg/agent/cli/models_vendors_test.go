@@ -80,12 +80,24 @@ func anthropicStream(s *sse, c call, a response) {
 	stop := "end_turn"
 	if a.tool {
 		stop = "tool_use"
-		block(object{"type": "tool_use", "id": s.name("toolu"), "name": "Bash", "input": object{}},
-			object{"type": "input_json_delta", "partial_json": `{"command":"` + a.shell() + `"`},
-			object{"type": "input_json_delta", "partial_json": `,"description":"Say something"}`})
+		name, input := "Bash", object{"command": a.shell(), "description": "Say something"}
+		if a.call != "" {
+			name, input = a.theirs(c)
+		}
+		pieces := inHalves(encode(input))
+		block(object{"type": "tool_use", "id": s.name("toolu"), "name": name, "input": object{}},
+			object{"type": "input_json_delta", "partial_json": pieces[0]}, object{"type": "input_json_delta", "partial_json": pieces[1]})
 	}
 	s.send("message_delta", object{"delta": object{"stop_reason": stop, "stop_sequence": nil}, "usage": object{"output_tokens": 7}})
 	s.send("message_stop", object{})
+}
+
+func encode(v any) string {
+	text, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return string(text)
 }
 
 // responsesCall reads a request of OpenAI's Responses API.
@@ -97,7 +109,10 @@ func responsesCall(r *http.Request) (c call, err error) {
 			Role    string
 			Content json.RawMessage
 		}
-		Tools []struct{ Type, Name string }
+		Tools []struct {
+			Name  string
+			Tools []struct{ Name string } // of a namespace
+		}
 	}
 	if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
 		return c, err
@@ -105,6 +120,9 @@ func responsesCall(r *http.Request) (c call, err error) {
 	c.model = body.Model
 	for _, tool := range body.Tools {
 		c.tools = append(c.tools, tool.Name)
+		for _, inner := range tool.Tools {
+			c.tools = append(c.tools, tool.Name+"__"+inner.Name)
+		}
 	}
 	var texts []string
 	for _, item := range body.Input {
@@ -149,15 +167,20 @@ func responsesStream(s *sse, c call, a response) {
 		}
 	})
 	if a.tool {
-		shell := a.shell()
+		shell, call := a.shell(), object{"type": "function_call", "id": s.name("fc"), "call_id": s.name("call")}
 		name, arguments := "shell", `{"command":["sh","-c","`+shell+`"]}`
 		switch {
+		case a.call != "":
+			own, input := a.theirs(c)
+			call["namespace"], name = strings.TrimSuffix(own, "__"+a.call), a.call
+			arguments = encode(input)
 		case slices.Contains(c.tools, "exec_command"):
 			name, arguments = "exec_command", `{"cmd":"`+shell+`"}`
 		case slices.Contains(c.tools, "shell_command"):
 			name, arguments = "shell_command", `{"command":"`+shell+`"}`
 		}
-		item(object{"type": "function_call", "id": s.name("fc"), "call_id": s.name("call"), "name": name, "arguments": arguments}, nil)
+		call["name"], call["arguments"] = name, arguments
+		item(call, nil)
 	}
 	s.send("response.completed", object{"response": object{
 		"id": s.name("resp"), "status": "completed", "output": output, "usage": object{
@@ -233,6 +256,9 @@ func geminiStream(s *sse, c call, a response) {
 		name, args := "list_directory", object{"dir_path": "."}
 		if a.writes {
 			name, args = "write_file", object{"file_path": "written-by-the-tool", "content": "x"}
+		}
+		if a.call != "" {
+			name, args = a.theirs(c)
 		}
 		part("STOP", object{"functionCall": object{"name": name, "args": args}})
 		return

@@ -183,6 +183,11 @@ func New(kind Kind, config Config) (*Agent, error) {
 	if config.Logger == nil {
 		config.Logger = slog.Default()
 	}
+	if kind == Gemini && servers != nil {
+		if path := notRoots(servers.Path); path != "" {
+			config.Logger.Warn("Gemini CLI ignores TURNSTILE_MCP_FILE unless only root may write to it and to all directories above it", "path", path)
+		}
+	}
 	return &Agent{
 		kind: kind, program: p, config: config, env: env, isolator: isolator, linger: defaultLinger, patience: max(config.Grace, command.ClosedPatience),
 	}, nil

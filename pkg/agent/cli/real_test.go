@@ -33,6 +33,9 @@ type realProgram struct {
 	files   func(url string) map[string]string // in home
 }
 
+// twoNumbers are those of processes.
+var twoNumbers = regexp.MustCompile(`\d+ \d+`)
+
 const lostID = "00000000-0000-4000-8000-000000000000"
 
 var reals = []realProgram{

@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"bytes"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,13 +18,13 @@ func TestServers(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "mcp.json")
 	expect.OK(t, os.WriteFile(path, []byte(`{"mcpServers": {
 		"files": {"command": "npx", "args": ["-y", "a \"b\""], "env": {"PLAIN": "1", "SECRET": "${OTHER_TEST}"}},
-		"my-notes": {"type": "http", "url": "https://h/mcp", "headers": {"Authorization": "Bearer ${OTHER_TEST}", "X-Key": "k"}}}}`), 0o600))
+		"my-notes": {"type": "http", "url": "https://h/mcp", "headers": {"Authorization": "Bearer ${OTHER_TEST}", "X-Key": "k"}, "trust": true}}}`), 0o600))
 	secret := os.Getenv("OTHER_TEST")
 	for kind, want := range map[Kind]struct{ options, env string }{
 		Claude: {"--mcp-config " + path, "OTHER_TEST=" + secret},
 		Codex: {
 			`-c mcp_servers.files={command="npx",args=["-y","a \"b\""],env={"PLAIN"="1"},env_vars=["SECRET"]} ` +
-				`-c mcp_servers.my-notes={url="https://h/mcp",env_http_headers={"Authorization"="MCP_HEADER_my_notes_0","X-Key"="MCP_HEADER_my_notes_1"}}`,
+				`-c mcp_servers.my-notes={url="https://h/mcp",env_http_headers={"Authorization"="MCP_HEADER_my_notes_0","X-Key"="MCP_HEADER_my_notes_1"},default_tools_approval_mode="approve"}`,
 			"SECRET=" + secret + " MCP_HEADER_my_notes_0=Bearer " + secret + " MCP_HEADER_my_notes_1=k",
 		},
 		Gemini: {"", "OTHER_TEST=" + secret + " GEMINI_CLI_SYSTEM_DEFAULTS_PATH=" + path},
@@ -38,6 +40,19 @@ func TestServers(t *testing.T) {
 		if slices.ContainsFunc(h.Args, func(arg string) bool { return strings.Contains(arg, secret) }) {
 			t.Errorf("%s: %q", kind, h.Args)
 		}
+	}
+}
+
+// Gemini CLI works without the servers, so the log says why.
+func TestServersThatGeminiIgnores(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "mcp.json")
+	expect.OK(t, os.WriteFile(path, []byte(`{"mcpServers": {}}`), 0o600))
+	expect.OK(t, os.Chmod(path, 0o666))
+	var said bytes.Buffer
+	newAgent(t, Gemini, Config{MCPFile: path, Logger: slog.New(slog.NewTextHandler(&said, nil))})
+	if !strings.Contains(said.String(), "only root may write to it and to all directories above it\" path="+path) {
+		t.Errorf("the log says %s", &said)
 	}
 }
 
