@@ -38,11 +38,11 @@ func TestBrowser(t *testing.T) {
 	p.Await(`document.activeElement.id === "message"`)
 	r.send("web:1", "tool=look ask=first ask=second nine ten")
 	p.AwaitText("#reply", "look")
-	p.AwaitText(".question", "first")
-	p.Click("#approve")
-	p.AwaitText("#reply", "first")
-	p.AwaitText(".question", "second")
-	p.Click("#approve")
+	for i, tool := range []string{"first", "second"} {
+		p.AwaitText(".question", tool)
+		_, err := r.client.Session("web:1").Decide(t.Context(), strconv.Itoa(i+1), session.Allow)
+		expect.OK(t, err)
+	}
 	p.AwaitText("#transcript", "nine ten")
 	p.Await(`!document.querySelector("#reply")`)
 	expect.Equal(t, "the page stays", p.Eval("window.stays"), "true")
@@ -127,7 +127,6 @@ func TestBrowserSeesHostileTextsAsData(t *testing.T) {
 	_, err := r.client.Session("web:1").Stop(t.Context())
 	expect.OK(t, err)
 	p.Await(`!document.querySelector("#reply")`)
-	p.AwaitText("#transcript .entry:nth-last-of-type(1)", "&lt;")
 	for _, text := range []string{shown, p.Text("#session")} {
 		for _, part := range []string{"\x1b", "\x07", "\u202e", "\u2066", "\x00"} {
 			if strings.Contains(text, part) {
