@@ -108,7 +108,7 @@ func TestRealProgramsUseServers(t *testing.T) {
 // rootsDir is a directory from which Gemini CLI takes its administrator's files.
 func rootsDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("/var/lib", "turnstile-test-")
+	dir, err := os.MkdirTemp("/var/lib", "turnstile-test-") //nolint:usetesting // /tmp is everybody's
 	if err != nil {
 		t.Skipf("NOT TESTED: Gemini CLI takes servers only from root's directories: %v", err)
 	}
