@@ -211,7 +211,7 @@ func TestListLooksAtFew(t *testing.T) {
 		return send()
 	}))
 	client := admin.NewClient(counting)
-	perSession := 12 // commands that read one session and its state
+	perSession := 13 // commands that read one session and its state
 	page := func(q admin.Query, most int) admin.Page {
 		t.Helper()
 		commands = 0

@@ -81,7 +81,7 @@ func (s *Session) Rotate(old, agent string) (transcriptID string) {
 		}
 		s.Agent = agent
 	}
-	if asks := s.Run.Question > 0 && s.Run.Decided != s.Run.Question; turn && s.Owner == 0 {
+	if asks := s.Run.Phase == Parked && s.Run.Question > 0 && s.Run.Decided != s.Run.Question; turn && s.Owner == 0 {
 		s.Run.Interrupt = s.Run.Interrupt || asks || changes // it ends in the old one
 	}
 	if !turn { // else the turn's end does it
@@ -131,7 +131,7 @@ func (s *Session) SetReplyTo(destination string) {
 // Undo removes the last turn that ended: its entries from the transcript, and its dead letters. again: the user's text
 // becomes one new message at the head of the queue.
 func (s *Session) Undo(again bool) string {
-	if s.Owner > 0 || s.Run.Phase == Parked {
+	if s.Owner > 0 || s.Run.Phase != Idle {
 		return "a turn is running"
 	}
 	entries := s.Transcripts[s.TranscriptID]
@@ -235,7 +235,7 @@ func (s *Session) Rerun() (n int) {
 	again = again[:min(len(again), max(s.Config.LineCap-len(s.Line), 0))] // as many as there is room for
 	for _, m := range again {
 		s.enters(m)
-		m.Status, m.Error, m.Arrived, m.Failures, m.Seen = "", "", 0, 0, s.Now
+		m.Status, m.Error, m.Arrived, m.Failures, m.Seen, m.Steered = "", "", 0, 0, s.Now, false
 		s.repeat(m, m)
 	}
 	if len(again) > 0 {

@@ -1,5 +1,5 @@
 -- rotate: begins another transcript with the next message, under the same key, queue and lock. A
--- turn that has begun ends in the old one. Without an owner it ends at once, if it waits for a decision
+-- turn that has begun ends in the old one. Without an owner it ends at once, if it is parked for a decision
 -- or if the agent changes. The interruptions' number in a row stays: a waiting message may
 -- be the one that kills workers.
 --
@@ -27,7 +27,7 @@ if now > deadline then return result{sid = '', changed = -1, wake = 0} end
 local bound = record.agent or record.fence and DEFAULT_AGENT
 local changes = agent ~= '' and agent ~= bound
 local question = string.match(run.question or '', '^%d+ %d+ ')
-local asks = question and string.match(question, '^%d+') == run.fence and string.sub(run.answered or '', 1, #question) ~= question
+local asks = run.phase == 'parked' and question and string.match(question, '^%d+') == run.fence and string.sub(run.answered or '', 1, #question) ~= question
 local ends = turn and not owner and (asks or changes)
 call('HLEN', s.resume)
 call('HSET', s.record, 'v', '1', 'session_id', fresh_sid, 'updated_at', int(now), 'created_at', record.created_at or int(now))

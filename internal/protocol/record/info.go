@@ -20,13 +20,14 @@ import (
 // reads are the commands that read one session.
 type reads struct {
 	run, record, resume                   *redis.SliceCmd
-	sentinel                              *redis.StringCmd
+	before, sentinel                      *redis.StringCmd // read before run, and after it
 	ttl                                   *redis.DurationCmd
 	pending, scheduled, retried, archived *redis.IntCmd
 }
 
 func readSession(ctx context.Context, p redis.Pipeliner, k rediskey.Session) reads {
 	return reads{
+		before:   p.Get(ctx, k.Sentinel()),
 		run:      p.HMGet(ctx, k.Run(), "token", "worker", "fence", "phase", "started_at", "ids", "mode", "sid", "entries", "question", "answered", "ended_at", "questions", "hold"),
 		record:   p.HMGet(ctx, k.Record(), "session_id", "title", "title_by", "queue", "reply_to", "dropped", "omitted", "omitted_told", "agent", "fence", "needs"),
 		resume:   p.HMGet(ctx, k.Resume(), "pending", "reason", "marked_at", "interruptions", "suspended"),
@@ -111,7 +112,10 @@ func (r reads) info(key string, now time.Time) session.Info {
 		if phase == "" || phase == session.PhaseIdle {
 			return s
 		}
-		dead, phase = phase != session.PhaseParked, session.PhaseParked // a worker's death is a park that nobody wrote
+		if dead = phase != session.PhaseParked; dead && r.before.Val() == run.Text("token") {
+			return s // it has just ended
+		}
+		phase = session.PhaseParked // a worker's death is a park that nobody wrote
 	}
 	fence, prefix := run.Text("fence"), rediskey.IDPrefix(key)
 	if s.Phase = phase; phase != session.PhaseParked {

@@ -162,7 +162,7 @@ end
 for _, f in ipairs(found) do
   local id, msg = f.id, f.msg
   call('ZREM', s_archived, id)
-  call('HDEL', s_task .. id, 'result', 'arrived')
+  call('HDEL', s_task .. id, 'result', 'arrived', 'steer')
   -- Without 6 retried, 7 error_msg, 11 last_failed_at: as if it had never been tried.
   call('HSET', s_task .. id, 'state', 'pending', 'pending_since', int(now) .. '000000', 'seen', int(now),
     'msg', without(msg, {[6] = true, [7] = true, [11] = true}))

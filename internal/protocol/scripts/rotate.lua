@@ -1,7 +1,7 @@
 -- Code generated from ../lua/rotate.lua by go generate; DO NOT EDIT.
 --
 -- rotate: begins another transcript with the next message, under the same key, queue and lock. A
--- turn that has begun ends in the old one. Without an owner it ends at once, if it waits for a decision
+-- turn that has begun ends in the old one. Without an owner it ends at once, if it is parked for a decision
 -- or if the agent changes. The interruptions' number in a row stays: a waiting message may
 -- be the one that kills workers.
 --
@@ -100,7 +100,7 @@ if now > deadline then return {'', -1, 0} end
 local bound = record_agent or record_fence and DEFAULT_AGENT
 local changes = agent ~= '' and agent ~= bound
 local question = string.match(run.question or '', '^%d+ %d+ ')
-local asks = question and string.match(question, '^%d+') == run.fence and string.sub(run.answered or '', 1, #question) ~= question
+local asks = run.phase == 'parked' and question and string.match(question, '^%d+') == run.fence and string.sub(run.answered or '', 1, #question) ~= question
 local ends = turn and not owner and (asks or changes)
 call('HLEN', s_resume)
 call('HSET', s_record, 'v', '1', 'session_id', fresh_sid, 'updated_at', string.format('%d', now), 'created_at', record_created_at or string.format('%d', now))
