@@ -75,6 +75,7 @@ build: ## worker, gateway and enqueue into BIN (bin)
 
 bench: ## the figures of bench/, on a machine that does nothing else (BENCH_QUICK=1, BENCH_MARKDOWN=1)
 	cd bench && for figure in */main.go; do go run "./$${figure%/main.go}" || exit 1; done
+	go test -run '^$$' -bench SameBeginning -benchtime 1x ./pkg/agent/model
 
 bench-peers: ## Turnstile beside other queues, about 20 minutes; PEERS=-write rewrites docs/internals/benchmarks.md (BENCH_QUICK=1)
 	@cd bench-peers && [ node_modules/.package-lock.json -nt package-lock.json ] || \

@@ -16,7 +16,7 @@ import (
 	"turnstile/test/explore"
 )
 
-// stepping is a turn with steps, which goes on after the last stored one, as with the agent openai. What the
+// stepping is a turn with steps, which goes on after the last stored one, as with the agent model. What the
 // behaviour has besides comes after the turn's first own step.
 type stepping struct {
 	life     *explore.Life

@@ -67,7 +67,7 @@ func newWorld(t *testing.T, dir string) *world {
 		for j := range 2 {
 			name := fmt.Sprint(kind, j)
 			// The model's server knows the worker by its key.
-			w.killer.start(name, path, append(settings[:len(settings):len(settings)], kills.WorkerVariable+"="+name, "OPENAI_API_KEY="+name))
+			w.killer.start(name, path, append(settings[:len(settings):len(settings)], kills.WorkerVariable+"="+name, "TURNSTILE_MODEL_KEY="+name))
 		}
 		rdb := w.open(i, acl.Sender)
 		for range 8 {

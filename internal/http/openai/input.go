@@ -65,7 +65,7 @@ func said(field json.RawMessage) bool {
 	return len(field) > 0 && !slices.Contains([]string{"null", `""`, "[]"}, string(field))
 }
 
-const ownTools = "The agent has its own tools: leave them out of the request. Give them to the worker's agent: by TURNSTILE_TOOLS_FILE (docs/agents/model.md), or in the configuration of the program that it runs (docs/agents/cli.md). An agent openai takes them, and instructions, with TURNSTILE_INSTRUCT=true on all its workers, of a token that may instruct (docs/openai-api.md)."
+const ownTools = "The agent has its own tools: leave them out of the request. Give them to the worker's agent: by TURNSTILE_TOOLS_FILE (docs/agents/model.md), or in the configuration of the program that it runs (docs/agents/cli.md). An agent model takes them, and instructions, with TURNSTILE_INSTRUCT=true on all its workers, of a token that may instruct (docs/openai-api.md)."
 
 // check refuses parameters that the agent could not honour. free: clients may instruct it.
 func (b responseBody) check(free bool) error {

@@ -25,6 +25,7 @@ func TestAgentsFile(t *testing.T) {
 	secret := write(t, "from a file\n")
 	path := write(t, `{
 		"support": {"sessions": ["acme:*"], "agent": "model", "model": "m", "model_url": "http://x/v1", "model_key_env": "ACME", "ask_timeout": 0},
+		"local": {"sessions": ["local:*"], "agent": "model", "model": "l", "model_url": "http://x/v1"},
 		"coder": {"sessions": ["acme:dev:*", "ops:1"], "agent": "acp", "agent_command": "opencode acp", "workspace_dir": "/w", "acp_files": true, "env": {"MODEL_KEY": {"from": "OPS"}}, "workspace_group": 2000, "isolation": "confined", "confined_ports": [8443, "4096/listen"], "confined_read": ["/opt/node", "/srv"], "approvers": ["sender", "ops/*"]},
 		"other": {"sessions": ["*"], "agent": "model", "model": "n", "model_key_file": "`+secret+`"}}`)
 	w, err := LoadWorker(with(map[string]string{
@@ -37,7 +38,8 @@ func TestAgentsFile(t *testing.T) {
 		Provider: ProviderOpenAI, ModelURL: "https://api.openai.com/v1", ModelKey: "usual", ACPPermissions: PermissionsAsk,
 		Isolation: "none", ConfinedPorts: Ports{Connect: []int{443}},
 	}
-	coder, other, support := defaults, defaults, defaults
+	coder, local, other, support := defaults, defaults, defaults, defaults
+	local.Agent, local.Model, local.ModelURL, local.ModelKey = AgentModel, "l", "http://x/v1", "" // no other server's key
 	coder.Agent, coder.Command, coder.WorkspaceDir, coder.ACPFiles, coder.WorkspaceGroup = AgentACP, Command{"opencode", "acp"}, "/w", true, Group{new(2000)}
 	coder.Isolation, coder.ConfinedPorts, coder.ConfinedRead = "confined", Ports{[]int{8443, 4096}, []int{4096}}, Paths{"/opt/node", "/srv"}
 	coder.Approvers = Approvers{"sender", "ops/*"}
@@ -45,6 +47,7 @@ func TestAgentsFile(t *testing.T) {
 	support.Agent, support.Model, support.ModelURL, support.ModelKey, support.AskTimeout = AgentModel, "m", "http://x/v1", "acme's", 0
 	want := []NamedAgent{
 		{Name: "coder", Sessions: []string{"acme:dev:*", "ops:1"}, AgentSettings: coder, Set: []string{"MODEL_KEY=ops'"}, Own: []string{"OPS"}},
+		{Name: "local", Sessions: []string{"local:*"}, AgentSettings: local},
 		{Name: "other", Sessions: []string{"*"}, AgentSettings: other},
 		{Name: "support", Sessions: []string{"acme:*"}, AgentSettings: support, Own: []string{"ACME"}},
 	}
@@ -71,6 +74,7 @@ func TestAgentsFileMistakes(t *testing.T) {
 			`agent "a": "openai_api_key_env" is unknown: it is called model_key_env now`, `agent "a": "openai_api_key_file" is unknown: it is called model_key_file now`,
 			`agent "a": "openai_base_url" is unknown: it is called model_url now`, `agent "a": "openai_file" is unknown: it is called model_file now`,
 		},
+		`{"a": {"sessions": ["x:*"], "agent": "openai", "model": "m"}}`: {`agent "a": agent="openai" is called model now`},
 		`{"a": {"sessions": ["x:*"], "agent": "model", "modl": "m"}}`: {
 			`agent "a": "modl" is unknown: did you mean model?`,
 		},

@@ -101,8 +101,10 @@ func parse(into any, vars map[string]string, o Options) (map[string]string, *pro
 	p := &problems{settings: settingsOf(reflect.TypeOf(into).Elem()), vars: vars, failed: map[string]bool{}}
 	p.readFiles(vars, o.Overrides)
 	if of, ok := providers[Provider(cmp.Or(vars["TURNSTILE_PROVIDER"], string(ProviderOpenAI)))]; ok {
-		vars["TURNSTILE_MODEL_URL"] = cmp.Or(vars["TURNSTILE_MODEL_URL"], vars[of.urlName], of.url)
-		vars["TURNSTILE_MODEL_KEY"] = cmp.Or(vars["TURNSTILE_MODEL_KEY"], vars[of.keyName])
+		usual := cmp.Or(vars[of.urlName], of.url)
+		if vars["TURNSTILE_MODEL_URL"] = cmp.Or(vars["TURNSTILE_MODEL_URL"], usual); vars["TURNSTILE_MODEL_URL"] == usual {
+			vars["TURNSTILE_MODEL_KEY"] = cmp.Or(vars["TURNSTILE_MODEL_KEY"], vars[of.keyName]) // it is no other server's
+		}
 	}
 	given := maps.Clone(vars)
 	for name, value := range o.Defaults {
@@ -193,6 +195,12 @@ var renamed = map[string]string{
 	"TURNSTILE_OPENAI_API_KEY":      "TURNSTILE_MODEL_KEY",
 	"TURNSTILE_OPENAI_API_KEY_FILE": "TURNSTILE_MODEL_KEY_FILE",
 	"TURNSTILE_OPENAI_FILE":         "TURNSTILE_MODEL_FILE",
+	"TURNSTILE_SYSTEM_PROMPT":       "system_prompt in TURNSTILE_MODEL_FILE",
+	"TURNSTILE_TEMPERATURE":         "temperature in TURNSTILE_MODEL_FILE",
+	"TURNSTILE_MAX_TOKENS":          "max_tokens in TURNSTILE_MODEL_FILE",
+	"TURNSTILE_CONTEXT_TOKENS":      "context_tokens in TURNSTILE_MODEL_FILE",
+	"TURNSTILE_TOOL_ROUNDS":         "tool_rounds in TURNSTILE_MODEL_FILE",
+	"TURNSTILE_TOOL_TIMEOUT":        "tool_timeout in TURNSTILE_MODEL_FILE",
 }
 
 // addUnknown adds a problem for each variable with our prefix that no program reads: it is
