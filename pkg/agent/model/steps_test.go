@@ -32,6 +32,9 @@ assistant: all done
 	if strings.Contains(got.bodies[0], "too long") || !strings.Contains(got.bodies[0], "[System note: y]") {
 		t.Error(got.bodies[0])
 	}
+	for i, body := range got.bodies {
+		expect.Equal(t, "signatures", strings.Count(body, signature), min(i, 1))
+	}
 	expect.Equal(t, "replies", silence().tell(t, nil).transcript, "user: and s1\nuser: and s2\nassistant: there\n")
 	got = handed().tell(t, nil)
 	expect.Equal(t, "calls of the client's function", got.transcript, `tool: c1 note {} 1

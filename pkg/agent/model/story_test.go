@@ -90,6 +90,10 @@ func replies(q modelserver.Request) (n int) {
 	return n
 }
 
+// signature is Gemini's, which a call goes back with. The Messages API has none there, and its clients skip an event
+// without a name.
+const signature = `"extra_content":{"google":{"thought_signature":"SIG"}}`
+
 // errand has three responses, four calls of tools, a question and a steer, from another person than the messages.
 func errand() story {
 	s := story{turn: turn("go", "now"), skips: map[string]string{"call:1.1": "call00001", "call:2.2": "c4"}}
@@ -114,7 +118,8 @@ func errand() story {
 		case 1:
 			return []modelserver.Step{
 				modelserver.Thought("h", "m"), modelserver.Text("let me "), in, modelserver.Text("see"),
-				modelserver.Call("c1", "charge", `{"a": `, `"<1>"}`), modelserver.Call("c1", "note"), modelserver.Use(10, 2),
+				modelserver.Call("c1", "charge", `{"a": `, `"<1>"}`), modelserver.Raw(callPieces(`{"index":0,` + signature + `}`)),
+				modelserver.Call("c1", "note"), modelserver.Use(10, 2),
 			}
 		case 2:
 			return []modelserver.Step{
