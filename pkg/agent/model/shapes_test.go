@@ -193,10 +193,13 @@ func TestCallsThatDoNotRun(t *testing.T) {
 	}
 }
 
-// A connection that stays open after the end of a reply, and one with comments only, end.
+// A connection that stays open after the end of a reply, and one with comments or pings only, end.
 func TestNothingButComments(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, Config{MaxRetries: -1}, modelserver.Stream(modelserver.Raw(": ping\n\n"), modelserver.Hang()))
+	r.agent.silence = 1
+	r.says(r.run(turn("go")), true, "no data for too long")
+	r = newMessages(t, Config{MaxRetries: -1}, modelserver.Stream(modelserver.Raw("event: ping\ndata: {\"type\":\"ping\"}\n\n"), modelserver.Hang()))
 	r.agent.silence = 1
 	r.says(r.run(turn("go")), true, "no data for too long")
 	r = newRig(t, Config{}, modelserver.Stream(modelserver.Text("hello"), modelserver.Raw(ended), modelserver.Raw(": ping\n\n"), modelserver.Hang()))
