@@ -93,7 +93,7 @@ func (r *run) sumUp(ctx context.Context, left []block) (string, error) {
 	room := r.config.ContextTokens - r.fixed - newBlock(ask).tokens // a session may come here with more than one request takes
 	of.history = left[cut(left, 0, block.size, room, room):]
 	reply, err := of.complete(ctx)
-	r.request.demands = of.request.demands
+	r.request.demands, r.waited = of.request.demands, of.waited
 	if err != nil {
 		return "", err
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"turnstile/test/expect"
 	"turnstile/test/modelserver"
@@ -91,4 +92,17 @@ func TestCompactFails(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A turn that has waited for a busy server to sum up does not wait for it again.
+func TestCompactWaitsForTheTurn(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, Config{ContextTokens: 1000, Compact: true}, modelserver.RateLimited("1"), text("all that"), modelserver.RateLimited("1"))
+	h := newTalk(r)
+	h.said(40, strings.Repeat("q", 60), strings.Repeat("a", 60))
+	tn := turn("go")
+	tn.History = h.history
+	r.says(r.run(tn), true, "has too many requests")
+	r.requests(3)
+	r.waited(time.Second)
 }

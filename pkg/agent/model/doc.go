@@ -17,7 +17,9 @@
 // How the turn ends:
 //
 //   - the model's reply has no tool call: done;
-//   - the server is busy (429), fails (5xx) or cannot be reached: the request is retried within the
+//   - the server is busy (429): the request is retried once within the turn, see Config.MaxWait. If it is refused again,
+//     the error is marked agent.Throttled;
+//   - the server fails (5xx) or cannot be reached: the request is retried within the
 //     turn, see Config.MaxRetries. If it still fails, or the connection breaks in the middle of a text,
 //     the error is marked agent.Retryable if there are steps to go on from, or if the turn has neither
 //     emitted text nor used a tool. Otherwise it is final;

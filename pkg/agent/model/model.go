@@ -95,8 +95,8 @@ type Config struct {
 	// the session's directory.
 	Isolation agent.Isolation
 
-	// MaxRetries is how often a request is retried when the server is busy, fails or cannot be
-	// reached. Defaults to 4. Negative: never.
+	// MaxRetries is how often a request is retried when the server fails or cannot be reached. A busy server (429) is
+	// waited for once in a turn, and then the turn ends with agent.ErrThrottled. Defaults to 4. Negative: never.
 	MaxRetries int
 
 	// MaxWait is how long the turn waits for the server at once while it runs. If the server asks for more, the turn

@@ -19,8 +19,11 @@ var pauses = backoff.Backoff{First: 500 * time.Millisecond, Longest: 8 * time.Se
 // noticeable is how long a wait must be for a notice to the user.
 const noticeable = 5 * time.Second
 
-// complete gets a reply. It retries while no part of the reply has arrived and a retry may succeed. For a longer wait
-// the turn is left.
+// betweenRefusals is the shortest wait of a turn that a busy server has refused twice, as the worker has it for later ones.
+const betweenRefusals = time.Minute
+
+// complete gets a reply. It retries while no part of the reply has arrived and a retry may succeed. The turn is left for
+// a longer wait, and when a busy server refuses it a second time.
 func (r *run) complete(ctx context.Context) (*completion, error) {
 	loads := 0
 	for tries := 1; ; tries++ {
@@ -41,7 +44,7 @@ func (r *run) complete(ctx context.Context) (*completion, error) {
 			return nil, f.why
 		case a.text.Len() > 0:
 			return nil, r.givenUp(fmt.Errorf("the model's server broke off in the middle of its reply (%w)", f.why))
-		case f.after > r.config.MaxWait, f.busy && (tries > r.config.MaxRetries || r.turn.Throttled > 0):
+		case f.after > r.config.MaxWait, f.busy && (tries > r.config.MaxRetries || r.waited || r.turn.Throttled > 0):
 			return nil, r.throttled(f)
 		case tries > r.config.MaxRetries:
 			return nil, r.givenUp(fmt.Errorf("%w after %s", f.why, times(tries)))
@@ -54,7 +57,8 @@ func (r *run) complete(ctx context.Context) (*completion, error) {
 			tries--
 		}
 		r.log.Debug("the request to the model's server is retried", "error", f.why, "wait", wait.Round(time.Millisecond), "tries", tries)
-		if wait > noticeable {
+		r.waited = r.waited || f.busy
+		if wait > noticeable && !f.busy { // throttled emits the only notice for a busy server
 			r.turn.Emit(agent.Event{Type: session.EventNotice, Text: fmt.Sprintf("Waiting %s for the model's server, then trying again: %v.", wait.Round(time.Second), f.why)})
 		}
 		if err := r.sleep(ctx, wait); err != nil {
@@ -100,6 +104,9 @@ func (r *run) givenUp(err error) error {
 func (r *run) throttled(f failure) error {
 	if r.output && r.turn.Host.StartStep == nil {
 		return f.why // the next run would begin again
+	}
+	if r.waited && f.after > 0 {
+		f.after = max(f.after, betweenRefusals)
 	}
 	if r.turn.Throttled == 0 {
 		text := "The model's server has no room now: this turn goes on when it has."

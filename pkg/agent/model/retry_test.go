@@ -30,19 +30,19 @@ func (r *rig) waited(want ...time.Duration) {
 func TestRetryAfterIsHonoured(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
+	overloaded := modelserver.Error(http.StatusServiceUnavailable, "overloaded", "busy")
 	r := newRig(t, Config{},
-		modelserver.RateLimited("7"),
+		overloaded.RetryAfter("7"),
 		modelserver.RateLimited(modelserver.HTTPDate(now.Add(11*time.Second))),
-		modelserver.Error(http.StatusServiceUnavailable, "overloaded", "busy").RetryAfter("1.5"),
+		overloaded.RetryAfter("1.5"),
 		text("there"))
 	r.agent.now = func() time.Time { return now }
 	r.must(turn("go"))
 	r.requests(4)
 	r.waited(7*time.Second, 11*time.Second, 1500*time.Millisecond)
-	// Only long waits are reported.
+	// Only long waits are reported, and none for a server without room: its notice is that of the turn's pause.
 	r.told(`
-notice: Waiting 7s for the model's server, then trying again: the model's server has too many requests (HTTP 429: Rate limit reached for requests.).
-notice: Waiting 11s for the model's server, then trying again: the model's server has too many requests (HTTP 429: Rate limit reached for requests.).
+notice: Waiting 7s for the model's server, then trying again: the model's server failed (HTTP 503: busy).
 text: there`)
 }
 
@@ -50,7 +50,7 @@ text: there`)
 func TestBackoff(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, Config{MaxRetries: 6}, modelserver.Error(500, "", "a"), modelserver.Plain(502, "text/html", "<html>"), modelserver.RateLimited(""),
-		modelserver.Plain(529, "text/plain", "overloaded"), modelserver.RateLimited("-3"), modelserver.RateLimited("soon"), text("there"))
+		modelserver.Plain(529, "text/plain", "overloaded"), modelserver.Error(500, "", "a").RetryAfter("-3"), modelserver.Error(500, "", "a").RetryAfter("soon"), text("there"))
 	r.must(turn("go"))
 	r.requests(7)
 	if len(r.slept) != 6 {
@@ -77,8 +77,8 @@ func TestRetriesAreBounded(t *testing.T) {
 	r.requests(3)
 }
 
-// A server that is busy for longer than a turn may wait while it runs is asked again in a later run. The user learns
-// it once, and later runs ask once.
+// A turn waits once for a busy server while it runs, if that is short enough. Then the server is asked again in a later
+// run. The user learns it once, and later runs ask once.
 func TestBusyServerEndsTheRun(t *testing.T) {
 	t.Parallel()
 	busy, unavailable := modelserver.RateLimited, modelserver.Error(http.StatusServiceUnavailable, "overloaded", "busy")
@@ -90,10 +90,13 @@ func TestBusyServerEndsTheRun(t *testing.T) {
 		asked     time.Duration
 		told      string
 	}{
-		"longer than a turn waits": {Config{}, 0, []modelserver.Response{busy("1"), busy("21")}, []time.Duration{time.Second}, 21 * time.Second, "notice: The model's server has no room now: this turn goes on in 21s."},
-		"not longer":               {Config{MaxRetries: 1}, 0, []modelserver.Response{busy("20"), busy("")}, []time.Duration{20 * time.Second}, 0, ""},
-		"no time":                  {Config{MaxRetries: -1}, 0, []modelserver.Response{busy("")}, nil, 0, "notice: The model's server has no room now: this turn goes on when it has."},
-		"a later run":              {Config{}, 1, []modelserver.Response{busy("")}, nil, 0, ""},
+		"longer than a turn waits": {Config{}, 0, []modelserver.Response{busy("21")}, nil, 21 * time.Second, "notice: The model's server has no room now: this turn goes on in 21s."},
+		"then after a minute":      {Config{}, 0, []modelserver.Response{busy("1"), busy("1")}, []time.Duration{time.Second}, time.Minute, "notice: The model's server has no room now: this turn goes on in 1m0s."},
+		"or when the server asks":  {Config{}, 0, []modelserver.Response{busy("20"), busy("90")}, []time.Duration{20 * time.Second}, 90 * time.Second, "notice: The model's server has no room now: this turn goes on in 1m30s."},
+		"the second has no time":   {Config{}, 0, []modelserver.Response{busy("20"), busy("")}, []time.Duration{20 * time.Second}, 0, "notice: The model's server has no room now: this turn goes on when it has."},
+		"failures in between":      {Config{}, 0, []modelserver.Response{unavailable.RetryAfter("2"), busy("3"), unavailable.RetryAfter("4"), busy("")}, []time.Duration{2 * time.Second, 3 * time.Second, 4 * time.Second}, 0, "notice: The model's server has no room now: this turn goes on when it has."},
+		"no retries":               {Config{MaxRetries: -1}, 0, []modelserver.Response{busy("1")}, nil, time.Second, "notice: The model's server has no room now: this turn goes on in 1s."},
+		"a later run":              {Config{}, 1, []modelserver.Response{busy("1")}, nil, time.Second, ""},
 		"not 429":                  {Config{}, 0, []modelserver.Response{unavailable.RetryAfter("300")}, nil, 5 * time.Minute, "notice: The model's server has no room now: this turn goes on in 5m0s."},
 		"in a stream":              {Config{}, 0, []modelserver.Response{modelserver.Stream(modelserver.Raw(`data: {"error":{"code":"rate_limit_exceeded","message":"Please try again in 60s."}}` + "\n\n"))}, nil, time.Minute, "notice: The model's server has no room now: this turn goes on in 1m0s."},
 		"in a body of success":     {Config{}, 0, []modelserver.Response{modelserver.Plain(200, "application/json", `{"error":{"message":"Please try again in 60s.","type":"rate_limit_error"}}`)}, nil, time.Minute, "notice: The model's server has no room now: this turn goes on in 1m0s."},
@@ -110,11 +113,18 @@ func TestBusyServerEndsTheRun(t *testing.T) {
 			}
 			r.requests(len(c.responses))
 			r.waited(c.slept...)
-			if c.told != "" {
-				r.told(c.told)
-			}
+			r.told(c.told)
 		})
 	}
+}
+
+func TestTurnWaitsOnceForABusyServer(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, Config{}, modelserver.RateLimited("2"), call("c1", "none", "{}"), modelserver.RateLimited("2"))
+	_, err := newJournal(t).run(r, turn("go"))
+	r.says(err, true, "too many requests")
+	r.requests(3)
+	r.waited(2 * time.Second)
 }
 
 // A failure is final once the turn has emitted text or used a tool.
@@ -233,7 +243,7 @@ func TestRefusals(t *testing.T) {
 
 func TestInterruptedWhileWaiting(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, Config{}, modelserver.RateLimited("60"))
+	r := newRig(t, Config{}, modelserver.Error(http.StatusServiceUnavailable, "", "busy").RetryAfter("20"))
 	r.agent.sleep = sleep
 	cause := errors.New("stopped")
 	ctx, cancel := context.WithCancelCause(t.Context())

@@ -39,6 +39,7 @@ type run struct {
 	taken   int             // steers, in all runs
 
 	output bool // the turn has emitted text or used a tool
+	waited bool // for a busy server
 }
 
 // Run runs one turn. It returns when no tool runs and the last request is done.
