@@ -1,6 +1,8 @@
 package model
 
 import (
+	"bytes"
+	"cmp"
 	"net/http"
 	"regexp"
 	"strconv"
@@ -19,7 +21,8 @@ func (e *statusError) pause(now time.Time) time.Duration {
 	}
 	for _, form := range saidPauses {
 		if m := form.FindSubmatch(e.body); m != nil {
-			if d := moment(units.Replace(strings.ToLower(string(m[1]))), now); d > 0 {
+			said := string(bytes.Join(m[1:], nil))
+			if d := cmp.Or(moment(said, now), moment(units.Replace(strings.ToLower(said)), now)); d > 0 {
 				return d
 			}
 		}
@@ -32,7 +35,7 @@ func (e *statusError) pause(now time.Time) time.Duration {
 var saidPauses = []*regexp.Regexp{
 	regexp.MustCompile(`retryDelay\\*"\s*:\s*\\*"([0-9.]+s)`),
 	regexp.MustCompile(`(?i)(?:try again|retry|wait)(?: in| after| for)? ((?:[0-9.]+ ?(?:milliseconds?|ms|seconds?|secs?|s|minutes?|mins?|m|hours?|h) ?)+)\b`),
-	regexp.MustCompile(`(?i)"(?:retry[-_]after(?:_seconds)?|x-ratelimit-reset)"\s*:\s*"?([0-9.]+)`),
+	regexp.MustCompile(`(?i)"(?:retry[-_]after(?:_seconds)?|x-ratelimit-reset)\\*"\s*:\s*(?:\\*"([^"\\]*)|([0-9.eE+-]+))`),
 }
 
 var units = strings.NewReplacer(" ", "", "milliseconds", "ms", "millisecond", "ms", "seconds", "s", "second", "s", "secs", "s", "sec", "s",

@@ -46,6 +46,14 @@ func TestPauses(t *testing.T) {
 		{nil, `{"error":{"metadata":{"raw":"{\"retryDelay\": \"33s\"}"}}}`, 33 * time.Second},              // OpenRouter's, of Gemini
 		{nil, `{"error":{"metadata":{"headers":{"X-RateLimit-Reset":"1795255500000"}}}}`, 5 * time.Minute}, // OpenRouter's
 		{nil, `{"error":{"message":"no","retry_after": 20}}`, 20 * time.Second},
+		{nil, `{"error":{"message":"no","retry_after":"2026-11-21T10:05:00Z"}}`, 5 * time.Minute},
+		{nil, `{"retry-after":"Sat, 21 Nov 2026 10:05:00 GMT"}`, 5 * time.Minute},
+		{nil, `{"retry-after":"1m30s","x":"7"}`, 90 * time.Second},
+		{nil, `{"retry_after":"1 minute"}`, time.Minute},
+		{nil, `{"retry_after":1.5e1}`, 15 * time.Second},
+		{nil, `{"raw":"{\"retry_after\":\"20ms\"}"}`, 20 * time.Millisecond},
+		{nil, `{"retry_after":"7 or so"}`, 0},
+		{nil, `{"retry_after":null,"x":7}`, 0},
 		{map[string]string{"Ratelimit-Reset": "40", "Ratelimit-Remaining": "0"}, "", 40 * time.Second},
 		{map[string]string{"X-Ratelimit-Reset": "40"}, `{"error":{"message":"try again in 1.2.3s"}}`, 40 * time.Second},
 		{nil, `{"error":{"message":"try again in some time"}}`, 0},
