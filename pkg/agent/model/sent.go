@@ -90,29 +90,30 @@ func object(raws []json.RawMessage, deep int) json.RawMessage {
 	return value
 }
 
-// items is one list of its pieces. The items of a piece are different ones, and each may go on with one of an earlier piece.
+// items is one list of its pieces. The items of a piece are different ones, and each may go on with another one of an
+// earlier piece.
 func items(lists []json.RawMessage, deep int) json.RawMessage {
 	type item struct {
 		pieces []json.RawMessage
 		last   fields
+		list   int // which had its last piece
 	}
 	var all []item
 	open := map[string]int{} // the last item of each index, and without one
-	for _, raw := range lists {
+	for n, raw := range lists {
 		var list []json.RawMessage
 		if boundedjson.Unmarshal(raw, &list) != nil {
 			return lists[len(lists)-1]
 		}
-		before := len(all)
 		for _, raw := range list {
 			next := fields{}
 			_ = boundedjson.Unmarshal(raw, &next) // empty, if it is no object
 			at, known := open[string(next["index"])]
-			if !known || at >= before || !continues(all[at].last, next) {
+			if !known || all[at].list == n || !continues(all[at].last, next) {
 				at, all = len(all), append(all, item{last: fields{}})
 				open[string(next["index"])] = at
 			}
-			all[at].pieces = append(all[at].pieces, raw)
+			all[at].pieces, all[at].list = append(all[at].pieces, raw), n
 			for name, raw := range next {
 				if _, known := all[at].last[name]; !known || !blank(raw) {
 					all[at].last[name] = raw

@@ -69,6 +69,7 @@ func TestListsGoBackUnchanged(t *testing.T) {
 		{[]string{`"hm"`, `[]`}, `"hm"`},
 		{[]string{`[{"type":"t","text":"a"},{"type":"t","text":"b","x":null}]`}, `[{"type":"t","text":"a"},{"type":"t","text":"b","x":null}]`},
 		{[]string{`[{"type":"t","text":"a"},{"type":"t","text":"b"}]`, `[]`, `[{"type":"t","text":"c"}]`}, `[{"type":"t","text":"a"},{"text":"bc","type":"t"}]`},
+		{[]string{`[{"type":"t","text":"a"}]`, `[{"type":"t","text":"b"},{"type":"t","text":"c"}]`, `[{"type":"t","text":"d"}]`}, `[{"text":"ab","type":"t"},{"text":"cd","type":"t"}]`},
 		{[]string{`[{"index":0,"text":"a"},{"index":1,"text":"b"}]`, `[{"index":0,"text":"c"},{"index":1,"text":"d"}]`}, `[{"index":0,"text":"ac"},{"index":1,"text":"bd"}]`},
 		{[]string{`[{"index":0,"text":"a","signature":"S"}]`, `[{"index":0,"text":"c"}]`}, `[{"index":0,"text":"a","signature":"S"},{"index":0,"text":"c"}]`},
 		{[]string{`{"a":{"text":"x","n":1}}`, `{"a":{"text":"y","n":0},"b":[1]}`, `{"b":[2],"c":null}`}, `{"a":{"n":0,"text":"xy"},"b":[1,2],"c":null}`},
