@@ -8,6 +8,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"turnstile/internal/text/boundedjson"
 )
 
 // reader puts together what comes in pieces, which belongs to one completion.
@@ -157,10 +159,13 @@ func (r *run) fragment(a *completion, f fragment) error {
 // for all calls, new in each piece, or missing, and a name may come in pieces or again in each piece. So what counts is
 // whether the piece makes sense as c's next one.
 func (r *run) begins(c *toolCall, f fragment, chunk int) bool {
-	if f.name == "" || c.name == "" {
-		return false
-	}
 	another := f.id != "" && c.id != "" && f.id != c.id
+	switch {
+	case c.name == "":
+		return f.name != "" && (another || c.chunk == chunk) // c stays without a name, and the reply fails
+	case f.name == "":
+		return another && c.chunk == chunk
+	}
 	args := len(bytes.Trim(f.args, "\" \\nrt")) > 0
 	switch whole := bytes.HasSuffix(bytes.TrimSpace(c.raw), []byte("}")) && (another || string(c.raw) != "{}") && json.Valid(c.raw); { // cheap for most pieces
 	case c.chunk == chunk: // in one list
@@ -202,7 +207,7 @@ func (a *completion) normalizeCalls(ids *callIDs) {
 func (a *completion) leaveOutRepeated() {
 	seen := map[string]toolCall{}
 	a.calls = slices.DeleteFunc(a.calls, func(c toolCall) bool {
-		of, args := fmt.Sprintf("%q %q ", cmp.Or(c.index, "of "+c.id), c.name), string(input(c.raw))
+		of, args := fmt.Sprintf("%q %q ", cmp.Or(c.index, "of "+c.id), c.name), canonical(c.raw)
 		if args == "{}" || args == `""` {
 			args = "" // again with any arguments
 		}
@@ -210,6 +215,38 @@ func (a *completion) leaveOutRepeated() {
 		seen[of], seen[of+args] = c, c
 		return again && (before.chunk != c.chunk || c.id != "" && before.id == c.id)
 	})
+}
+
+// canonical is the arguments in one spelling of their value, or as they are if they are not JSON.
+func canonical(raw []byte) string {
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.UseNumber()
+	var value any
+	if !json.Valid(raw) || boundedjson.Check(raw, &value) != nil || dec.Decode(&value) != nil {
+		return string(raw)
+	}
+	text, _ := encode(plainNumbers(value)) // it was decoded
+	return string(text)
+}
+
+// plainNumbers is a value with 1 for 1.0 and 1e0. Numbers of more digits than a float has stay as they are.
+func plainNumbers(value any) any {
+	switch v := value.(type) {
+	case json.Number:
+		const exact = 15
+		if n, err := v.Float64(); err == nil && len(v) <= exact {
+			return n
+		}
+	case []any:
+		for i := range v {
+			v[i] = plainNumbers(v[i])
+		}
+	case map[string]any:
+		for name := range v {
+			v[name] = plainNumbers(v[name])
+		}
+	}
+	return value
 }
 
 // reasons are the ways in which a reply ends, by its finish_reason in lower case. A reason that is not here has failed.
@@ -230,7 +267,7 @@ func reason(finish string) string {
 func (a *completion) end() error {
 	finish := strings.ToLower(a.finish)
 	switch known := reason(finish); {
-	case known != finishLength && slices.ContainsFunc(a.calls, func(c toolCall) bool { return c.name == "" }):
+	case known != finishLength && known != finishFilter && slices.ContainsFunc(a.calls, func(c toolCall) bool { return c.name == "" }):
 		return fmt.Errorf("%w: a tool call has no name", errShape)
 	case known != "":
 		a.finish = known

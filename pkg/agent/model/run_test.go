@@ -204,6 +204,7 @@ func TestHowAReplyEndsDecidesTheTurn(t *testing.T) {
 		"length":         {[]modelserver.Step{modelserver.Text("half a"), modelserver.Finish("length")}, "text: half a\nnotice: The model's reply was truncated: it reached the limit of its length.", ""},
 		"only thoughts":  {[]modelserver.Step{modelserver.Thought("hm"), modelserver.Finish("length")}, "thought: hm", "raise max_tokens of TURNSTILE_MODEL_FILE"},
 		"content filter": {[]modelserver.Step{modelserver.Text("you"), modelserver.Finish("content_filter")}, "text: you", "content filter"},
+		"half a call":    {[]modelserver.Step{modelserver.Raw(callPieces(`{"index":0,"id":"a"}`)), modelserver.Finish("content_filter")}, "", "content filter"},
 		"refusal":        {[]modelserver.Step{modelserver.Delta("refusal", "I can", "not.")}, "text: I cannot.", ""},
 		"cut after all":  {[]modelserver.Step{modelserver.Text("all"), modelserver.Raw(`data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}` + "\n\n"), modelserver.Cut()}, "text: all", ""},
 	} {
