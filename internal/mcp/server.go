@@ -69,14 +69,18 @@ func (s *server) begin(ctx context.Context, lease agent.Lease) (tools []*sdk.Too
 			s.end(false)
 		}
 	}
-	s.slow++
-	if !errors.Is(err, errSlowStart) {
-		s.slow = 0
-		return tools, err
+	switch {
+	case errors.Is(err, errSlowStart):
+		s.slow++
+		s.later = time.Now().Add(pauses.After(s.slow))
+	case err == nil || ctx.Err() == nil: // an interrupt says nothing of the server
+		s.prompt()
 	}
-	s.later = time.Now().Add(pauses.After(s.slow))
-	return nil, err
+	return tools, err
 }
+
+// prompt ends the pauses: the server has not kept anyone waiting.
+func (s *server) prompt() { s.slow, s.later = 0, time.Time{} }
 
 // tools asks for all tools.
 func (s *server) tools(ctx context.Context) (tools []*sdk.Tool, err error) {
@@ -204,6 +208,7 @@ func (s *server) use(ctx context.Context, name string, c Call) (string, error) {
 		if err := s.connect(limited); err != nil {
 			return "", fmt.Errorf("the server could not be reached: %w", err)
 		}
+		s.prompt()
 	}
 	params := &sdk.CallToolParams{Name: name, Arguments: json.RawMessage(c.Arguments), Meta: sdk.Meta{"turnstile/stepKey": c.Key}}
 	if c.Trace != "" {
