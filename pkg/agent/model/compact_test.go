@@ -60,6 +60,35 @@ func TestCompact(t *testing.T) {
 	}
 }
 
+// What an overflow leaves out is summed up in the next turn.
+func TestOverflowIsSummedUp(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, Config{Compact: true})
+	r.model.Otherwise(func(q modelserver.Request) modelserver.Response {
+		switch {
+		case strings.Contains(q.Last(), "[Sum up"):
+			return text("all of it")
+		case q.Messages[0].Text() == "q1":
+			return modelserver.ContextTooLong()
+		}
+		return text("ok")
+	})
+	c := newTalk(r)
+	for n := 1; n <= 4; n++ {
+		c.said(1, fmt.Sprint("q", n), "a")
+	}
+	c.say(t, "first")
+	c.say(t, "second")
+	c.say(t, "third")
+	r.requests(5)
+	r.wasAsked(2, "user: q3\nassistant: a\nuser: q4\nassistant: a\nuser: first")
+	if asked := r.asked(3); !strings.HasPrefix(asked, "user: q1\nassistant: a\nuser: q2\nassistant: a\nuser: [Sum up") {
+		t.Error(asked)
+	}
+	r.wasAsked(4, "user: [The beginning of this conversation is left out here. Your summary of it:]\n\nall of it\n\n"+strings.TrimPrefix(r.asked(2), "user: ")+"\nassistant: ok\nuser: second")
+	r.wasAsked(5, r.asked(4)+"\nassistant: ok\nuser: third")
+}
+
 // Without a summary the turn goes on with the one before, unless another try may succeed.
 func TestCompactFails(t *testing.T) {
 	t.Parallel()

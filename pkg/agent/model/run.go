@@ -147,7 +147,7 @@ func (r *run) next() request {
 	switch {
 	case r.window.Summary != "":
 		next.messages = append(next.messages, summaryOf(r.window.Summary))
-	case r.window.Left != (place{}) && len(said) > 0 && said[0].role != roleUser:
+	case (r.window.Left != (place{}) || r.shrunk != (place{})) && len(said) > 0 && said[0].role != roleUser:
 		next.messages = append(next.messages, leftOut)
 	}
 	next.stable = len(next.messages) + stable

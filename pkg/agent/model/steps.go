@@ -64,6 +64,9 @@ func (r *run) respond(ctx context.Context, n int) (reply *completion, last bool,
 	if err != nil {
 		return nil, false, err
 	}
+	if r.mended.shrunk { // and it has helped: a message that is too long by itself must not cost the history
+		r.remember()
+	}
 	if sent := r.sent(reply.fields, nil); sent != nil && len(reply.calls) == 0 && reply.text.Len() > 0 {
 		r.turn.Emit(agent.Event{Type: session.EventText, Sent: sent})
 	}
@@ -111,6 +114,7 @@ func (r *run) recall(record agent.StepRecord) (*completion, error) {
 	}
 	if s.Shrunk != (place{}) {
 		r.leave(s.Shrunk)
+		r.remember()
 	}
 	r.request.demands = s.Demands
 	r.rejoin(s.Steers)

@@ -27,6 +27,10 @@ type window struct {
 	Left    place  `json:"left,omitzero"`     // the last block that is left out
 	Named   place  `json:"named,omitzero"`    // the last block of which the images are only named
 	Summary string `json:"summary,omitempty"` // of what is left out
+
+	// What a turn has left out after a refusal, for those that follow: theirs would be refused, too.
+	Refused place  `json:"refused,omitzero"`
+	In      string `json:"in,omitempty"` // that turn
 }
 
 // theAgent tells the states of this package from those of other agents.
@@ -64,13 +68,12 @@ func (r *run) remember() {
 	r.turn.Emit(agent.Event{Type: session.EventState, Data: state})
 }
 
-// leave leaves out the history up to a place, also in later turns: else each of them would begin with a refusal. Another run
-// of the turn, or one with less context, may not have the place any more.
+// leave leaves out the history up to a place. The next turn moves the window there, which sums up what is left out. Another
+// run of the turn, or one with less context, may not have the place any more.
 func (r *run) leave(to place) {
 	if n := after(r.history[:len(r.history)-r.brought], to); n > 0 {
 		r.history = r.history[n:]
-		r.window.Left = to
-		r.remember()
+		r.window.Refused, r.window.In = to, r.turn.ID
 	}
 	r.shrunk = to
 }
@@ -93,7 +96,12 @@ func (r *run) move() (left []block) {
 		room -= r.config.ContextTokens / summaryShare
 	}
 	// A long message must not cost the session all of its past: half of what fits beside it stays.
-	to := cut(all[:own], from, block.size, room, max(room-r.config.ContextTokens*3/10, room/2))
+	start := from
+	if r.window.In != r.turn.ID { // an earlier run of this turn has begun with all
+		start = max(from, after(all[:own], r.window.Refused))
+		r.window.Refused, r.window.In = place{}, ""
+	}
+	to := cut(all[:own], start, block.size, room, max(room-r.config.ContextTokens*3/10, room/2))
 	if to > from {
 		r.window.Left = all[to-1].place
 	}

@@ -46,11 +46,18 @@ func (c *talk) add(entries ...session.Entry) {
 // say runs a turn.
 func (c *talk) say(tb testing.TB, text string, files ...session.Attachment) {
 	tb.Helper()
+	reply, err := c.try(text, files...)
+	expect.OK(tb, err)
+	c.add(session.Entry{Role: session.RoleUser, Text: text, Attachments: files}, assistant(reply))
+}
+
+// try runs a turn that may fail.
+func (c *talk) try(text string, files ...session.Attachment) (said string, err error) {
 	c.turns++
 	tn := turn(text)
 	tn.ID, tn.Messages[0].Attachments, tn.History, tn.State = fmt.Sprintf("t%d", c.turns), files, c.history, c.state
 	var reply strings.Builder
-	expect.OK(tb, c.run(emitting(tn, func(e agent.Event) {
+	err = c.run(emitting(tn, func(e agent.Event) {
 		switch e.Type {
 		case session.EventText:
 			reply.WriteString(e.Text)
@@ -59,8 +66,8 @@ func (c *talk) say(tb testing.TB, text string, files ...session.Attachment) {
 		default:
 			c.told = append(c.told, e)
 		}
-	})))
-	c.add(session.Entry{Role: session.RoleUser, Text: text, Attachments: files}, assistant(reply.String()))
+	}))
+	return reply.String(), err
 }
 
 // recorder is a model's server that gives every request the same reply.
@@ -184,18 +191,39 @@ func TestOverflowIsRemembered(t *testing.T) {
 	r.wasAsked(3, r.asked(2)+"\nassistant: ok\nuser: second")
 }
 
+// A message that is too long by itself costs the session nothing.
+func TestRefusedMessageLeavesTheHistory(t *testing.T) {
+	t.Parallel()
+	for _, compact := range []bool{false, true} {
+		r := newRig(t, Config{Compact: compact})
+		r.model.Otherwise(func(q modelserver.Request) modelserver.Response {
+			if strings.Contains(q.Last(), "long") {
+				return modelserver.ContextTooLong()
+			}
+			return text("ok")
+		})
+		c := newTalk(r)
+		c.said(4, "q", "a")
+		_, err := c.try("long")
+		r.says(err, false, "too long")
+		c.say(t, "short")
+		r.requests(3)
+		r.wasAsked(3, strings.Repeat("user: q\nassistant: a\n", 4)+"user: short")
+	}
+}
+
 // Wherever a worker dies, an overflow shortens the history once, and what the server accepts is the same, byte for byte,
 // whether or not the agent's state was stored before.
 func TestOverflowSurvivesEveryDeath(t *testing.T) {
 	t.Parallel()
 	expect.NotQuick(t)
-	tell := func(t *testing.T, provider string, most int, forgets bool, die func(int, string) bool) (accepted, points []string) {
+	tell := func(t *testing.T, provider string, most int, compact, forgets bool, die func(int, string) bool) (accepted, points []string) {
 		t.Helper()
 		j := newJournal(t)
 		j.die, j.forgets = die, forgets
 		look := shell("look", "echo 1")
 		look.Safe = true
-		r := newRig(t, Config{Provider: provider, Tools: []Tool{look}})
+		r := newRig(t, Config{Provider: provider, Compact: compact, Tools: []Tool{look}})
 		r.model.Otherwise(func(q modelserver.Request) modelserver.Response {
 			if len(q.Messages) > most {
 				return modelserver.ContextTooLong()
@@ -217,14 +245,15 @@ func TestOverflowSurvivesEveryDeath(t *testing.T) {
 	}
 	for _, provider := range []string{providerOpenAI, providerAnthropic} {
 		for _, most := range []int{8, 10} { // the first request is too long, or the one after the tool
-			whole, points := tell(t, provider, most, false, nil)
+			compact := provider == providerOpenAI // the turn's own overflow is not its to sum up
+			whole, points := tell(t, provider, most, compact, false, nil)
 			expect.Equal(t, "requests", len(whole), 2)
 			for i, point := range points {
 				for _, forgets := range []bool{false, true} {
 					t.Run(fmt.Sprint(provider, most, point, forgets), func(t *testing.T) {
 						t.Parallel()
 						died := false
-						got, _ := tell(t, provider, most, forgets, func(n int, _ string) bool {
+						got, _ := tell(t, provider, most, compact, forgets, func(n int, _ string) bool {
 							dies := !died && n == i+1
 							died = died || dies
 							return dies
