@@ -36,6 +36,7 @@ type journal struct {
 	waiting   []steer
 	questions []string
 	usages    int
+	runs      int
 
 	// Of the current run.
 	dead    bool
@@ -126,6 +127,8 @@ func (j *journal) run(r *rig, tn *agent.Turn) (died bool, err error) {
 	j.dead, j.kill, j.used, j.points, j.offered = false, cancel, map[string]bool{}, nil, make(chan agent.Steer, 8)
 	j.entries = j.entries[:j.stored]
 	turn := *tn
+	j.runs++
+	turn.ID, turn.Fence = fmt.Sprint(tn.ID, ".", j.runs), tn.Fence+int64(j.runs) // as a claim gives them
 	if !j.forgets {
 		turn.State = j.state
 	}

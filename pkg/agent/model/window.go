@@ -30,7 +30,7 @@ type window struct {
 
 	// What a turn has left out after a refusal, for those that follow: theirs would be refused, too.
 	Refused place  `json:"refused,omitzero"`
-	In      string `json:"in,omitempty"` // that turn
+	In      string `json:"in,omitempty"` // that turn's first message
 }
 
 // theAgent tells the states of this package from those of other agents.
@@ -73,7 +73,7 @@ func (r *run) remember() {
 func (r *run) leave(to place) {
 	if n := after(r.history[:len(r.history)-r.brought], to); n > 0 {
 		r.history = r.history[n:]
-		r.window.Refused, r.window.In = to, r.turn.ID
+		r.window.Refused, r.window.In = to, r.turn.Messages[0].ID
 	}
 	r.shrunk = to
 }
@@ -97,7 +97,7 @@ func (r *run) move() (left []block) {
 	}
 	// A long message must not cost the session all of its past: half of what fits beside it stays.
 	start := from
-	if r.window.In != r.turn.ID { // an earlier run of this turn has begun with all
+	if in := r.window.In; in == "" || in != r.turn.Messages[0].ID { // else an earlier run of this turn has begun with all
 		start = max(from, after(all[:own], r.window.Refused))
 		r.window.Refused, r.window.In = place{}, ""
 	}

@@ -55,6 +55,7 @@ func (c *talk) say(tb testing.TB, text string, files ...session.Attachment) {
 func (c *talk) try(text string, files ...session.Attachment) (said string, err error) {
 	c.turns++
 	tn := turn(text)
+	tn.Messages[0].ID = fmt.Sprintf("m%d", c.turns)
 	tn.ID, tn.Messages[0].Attachments, tn.History, tn.State = fmt.Sprintf("t%d", c.turns), files, c.history, c.state
 	var reply strings.Builder
 	err = c.run(emitting(tn, func(e agent.Event) {
