@@ -32,7 +32,7 @@ func TestBrowser(t *testing.T) {
 	p.AwaitText("h1", "web:1")
 	p.AwaitText("#transcript", "echo: hello")
 
-	// The reply appears in pieces, without a reload.
+	// What the turn does appears without a reload. TestBrowserRendersARunningReply has a text that grows.
 	p.Eval("window.stays = true")
 	p.Press("/")
 	p.Await(`document.activeElement.id === "message"`)

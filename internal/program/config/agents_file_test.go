@@ -25,6 +25,7 @@ func TestAgentsFile(t *testing.T) {
 	secret := write(t, "from a file\n")
 	path := write(t, `{
 		"support": {"sessions": ["acme:*"], "agent": "model", "model": "m", "model_url": "http://x/v1", "model_key_env": "ACME", "ask_timeout": 0},
+		"usual": {"sessions": ["usual:*"], "agent": "model", "model": "u", "model_url": "https://API.openai.com/v1/"},
 		"local": {"sessions": ["local:*"], "agent": "model", "model": "l", "model_url": "http://x/v1"},
 		"coder": {"sessions": ["acme:dev:*", "ops:1"], "agent": "acp", "agent_command": "opencode acp", "workspace_dir": "/w", "acp_files": true, "env": {"MODEL_KEY": {"from": "OPS"}}, "workspace_group": 2000, "isolation": "confined", "confined_ports": [8443, "4096/listen"], "confined_read": ["/opt/node", "/srv"], "approvers": ["sender", "ops/*"]},
 		"other": {"sessions": ["*"], "agent": "model", "model": "n", "model_key_file": "`+secret+`"}}`)
@@ -38,7 +39,8 @@ func TestAgentsFile(t *testing.T) {
 		Provider: ProviderOpenAI, ModelURL: "https://api.openai.com/v1", ModelKey: "usual", ACPPermissions: PermissionsAsk,
 		Isolation: "none", ConfinedPorts: Ports{Connect: []int{443}},
 	}
-	coder, local, other, support := defaults, defaults, defaults, defaults
+	usual, coder, local, other, support := defaults, defaults, defaults, defaults, defaults
+	usual.Agent, usual.Model, usual.ModelURL = AgentModel, "u", "https://API.openai.com/v1/"      // the key's server, spelled otherwise
 	local.Agent, local.Model, local.ModelURL, local.ModelKey = AgentModel, "l", "http://x/v1", "" // no other server's key
 	coder.Agent, coder.Command, coder.WorkspaceDir, coder.ACPFiles, coder.WorkspaceGroup = AgentACP, Command{"opencode", "acp"}, "/w", true, Group{new(2000)}
 	coder.Isolation, coder.ConfinedPorts, coder.ConfinedRead = "confined", Ports{[]int{8443, 4096}, []int{4096}}, Paths{"/opt/node", "/srv"}
@@ -50,6 +52,7 @@ func TestAgentsFile(t *testing.T) {
 		{Name: "local", Sessions: []string{"local:*"}, AgentSettings: local},
 		{Name: "other", Sessions: []string{"*"}, AgentSettings: other},
 		{Name: "support", Sessions: []string{"acme:*"}, AgentSettings: support, Own: []string{"ACME"}},
+		{Name: "usual", Sessions: []string{"usual:*"}, AgentSettings: usual},
 	}
 	expect.List(t, "variables that no program gets", w.AgentsOwn, "OPS", "ACME")
 	if !reflect.DeepEqual(w.Agents, want) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net/url"
 	"reflect"
 	"regexp"
 	"slices"
@@ -102,8 +103,9 @@ func parse(into any, vars map[string]string, o Options) (map[string]string, *pro
 	p.readFiles(vars, o.Overrides)
 	if of, ok := providers[Provider(cmp.Or(vars["TURNSTILE_PROVIDER"], string(ProviderOpenAI)))]; ok {
 		usual := cmp.Or(vars[of.urlName], of.url)
-		if vars["TURNSTILE_MODEL_URL"] = cmp.Or(vars["TURNSTILE_MODEL_URL"], usual); vars["TURNSTILE_MODEL_URL"] == usual {
-			vars["TURNSTILE_MODEL_KEY"] = cmp.Or(vars["TURNSTILE_MODEL_KEY"], vars[of.keyName]) // it is no other server's
+		vars["TURNSTILE_MODEL_URL"] = cmp.Or(vars["TURNSTILE_MODEL_URL"], usual)
+		if sameServer(vars["TURNSTILE_MODEL_URL"], usual) {
+			vars["TURNSTILE_MODEL_KEY"] = cmp.Or(vars["TURNSTILE_MODEL_KEY"], vars[of.keyName])
 		}
 	}
 	given := maps.Clone(vars)
@@ -120,6 +122,13 @@ func parse(into any, vars map[string]string, o Options) (map[string]string, *pro
 	}})
 	p.addParseErrors(into, err)
 	return given, p
+}
+
+// sameServer reports whether two URLs have the same scheme, host and port: a key for one may be sent to the other.
+func sameServer(a, b string) bool {
+	one, err := url.Parse(a)
+	other, failed := url.Parse(b)
+	return a == b || err == nil && failed == nil && one.Scheme == other.Scheme && strings.EqualFold(one.Host, other.Host)
 }
 
 // addParseErrors adds a problem for every variable that could not be parsed.

@@ -13,8 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"turnstile"
+	"github.com/redis/go-redis/v9"
 
+	"turnstile"
 	"turnstile/internal/protocol/rediskey"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
@@ -69,26 +70,7 @@ func TestOpencodeGoesOn(t *testing.T) {
 			})
 			a := opencode(t, model, agent.Isolation{})
 			rdb := redistest.New(t)
-			chat := actors.NewClient(rdb).Session("web:1")
-			ctx, cancel := context.WithTimeout(t.Context(), 2*expect.Patience)
-			defer cancel()
-			send := func(id, text string) {
-				_, err := chat.Send(ctx, turnstile.Message{ID: id, Text: text})
-				expect.OK(t, err)
-			}
-			reply := func(id string) string {
-				outcome, err := chat.Wait(ctx, id)
-				expect.OK(t, err)
-				expect.Equal(t, "how it ended", outcome.Status, session.StatusDone)
-				return outcome.Reply
-			}
-			begin := func() *processes.Process {
-				return processes.Start(t, processes.Command(t, processes.Build(t, "turnstile/cmd/worker"), []string{
-					"REDIS_URL=" + redistest.URL(t), "TURNSTILE_LOG_LEVEL=debug", "TURNSTILE_SENTINEL_TTL=" + expect.Lease(time.Second).String(),
-					"TURNSTILE_AGENT=acp", "TURNSTILE_WORKSPACE_DIR=" + a.config.Workspace, "TURNSTILE_ACP_PERMISSIONS=allow",
-					"TURNSTILE_AGENT_COMMAND='" + strings.Join(a.config.Command, "' '") + "'",
-				}))
-			}
+			send, reply, begin := openCodeWorker(t, rdb, a)
 			wrote := func(text string) bool {
 				files, _ := filepath.Glob(filepath.Dir(a.config.Workspace) + "/.local/share/opencode/*.db*")
 				return slices.ContainsFunc(files, func(file string) bool {
@@ -111,7 +93,7 @@ func TestOpencodeGoesOn(t *testing.T) {
 			})
 			expect.Soon(t, "OpenCode has the words", func() bool { return wrote(cmp.Or(point.record, words)) })
 			expect.Soon(t, "the journal has the tool", func() bool {
-				return point.journal == "" || strings.Contains(fmt.Sprint(rdb.HGetAll(ctx, rediskey.For("web:1").Journal()).Val()), point.journal)
+				return point.journal == "" || strings.Contains(fmt.Sprint(rdb.HGetAll(t.Context(), rediskey.For("web:1").Journal()).Val()), point.journal)
 			})
 			first.Signal(syscall.SIGKILL)
 			begin()
@@ -134,4 +116,30 @@ func TestOpencodeGoesOn(t *testing.T) {
 			expect.Equal(t, "the next reply", reply("m3"), "Heard and now?")
 		})
 	}
+}
+
+// openCodeWorker is a worker with OpenCode, beside what a user does in a session: send a message, wait for its reply.
+func openCodeWorker(t *testing.T, rdb redis.UniversalClient, a *Agent, settings ...string) (send func(id, text string), reply func(id string) string, begin func() *processes.Process) {
+	t.Helper()
+	chat := actors.NewClient(rdb).Session("web:1")
+	ctx, cancel := context.WithTimeout(t.Context(), 2*expect.Patience)
+	t.Cleanup(cancel)
+	send = func(id, text string) {
+		_, err := chat.Send(ctx, turnstile.Message{ID: id, Text: text})
+		expect.OK(t, err)
+	}
+	reply = func(id string) string {
+		outcome, err := chat.Wait(ctx, id)
+		expect.OK(t, err)
+		expect.Equal(t, "how it ended", outcome.Status, session.StatusDone)
+		return outcome.Reply
+	}
+	begin = func() *processes.Process {
+		return processes.Start(t, processes.Command(t, processes.Build(t, "turnstile/cmd/worker"), append([]string{
+			"REDIS_URL=" + redistest.URL(t), "TURNSTILE_LOG_LEVEL=debug", "TURNSTILE_SENTINEL_TTL=" + expect.Lease(time.Second).String(),
+			"TURNSTILE_AGENT=acp", "TURNSTILE_WORKSPACE_DIR=" + a.config.Workspace, "TURNSTILE_ACP_PERMISSIONS=allow",
+			"TURNSTILE_AGENT_COMMAND='" + strings.Join(a.config.Command, "' '") + "'",
+		}, settings...)))
+	}
+	return send, reply, begin
 }

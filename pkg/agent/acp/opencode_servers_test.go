@@ -1,7 +1,6 @@
 package acp
 
 import (
-	"context"
 	"encoding/json"
 	"net/http"
 	"os"
@@ -11,17 +10,11 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
-
-	"turnstile"
 
 	"turnstile/pkg/agent"
-	"turnstile/pkg/session"
-	"turnstile/test/actors"
 	"turnstile/test/expect"
 	"turnstile/test/mcpserver"
 	"turnstile/test/modelserver"
-	processes "turnstile/test/program"
 	"turnstile/test/redistest"
 )
 
@@ -48,26 +41,7 @@ func TestOpencodeUsesServers(t *testing.T) {
 	}})
 	expect.OK(t, err)
 	expect.OK(t, os.WriteFile(file, text, 0o600))
-	chat := actors.NewClient(redistest.New(t)).Session("web:1")
-	ctx, cancel := context.WithTimeout(t.Context(), 2*expect.Patience)
-	defer cancel()
-	send := func(id, text string) {
-		_, err := chat.Send(ctx, turnstile.Message{ID: id, Text: text})
-		expect.OK(t, err)
-	}
-	reply := func(id string) string {
-		outcome, err := chat.Wait(ctx, id)
-		expect.OK(t, err)
-		expect.Equal(t, "how it ended", outcome.Status, session.StatusDone)
-		return outcome.Reply
-	}
-	begin := func() *processes.Process {
-		return processes.Start(t, processes.Command(t, processes.Build(t, "turnstile/cmd/worker"), []string{
-			"REDIS_URL=" + redistest.URL(t), "TURNSTILE_LOG_LEVEL=debug", "TURNSTILE_SENTINEL_TTL=" + expect.Lease(time.Second).String(),
-			"TURNSTILE_AGENT=acp", "TURNSTILE_WORKSPACE_DIR=" + a.config.Workspace, "TURNSTILE_ACP_PERMISSIONS=allow",
-			"TURNSTILE_MCP_FILE=" + file, "ACP_TEST_ONE=token-of-the-test", "TURNSTILE_AGENT_COMMAND='" + strings.Join(a.config.Command, "' '") + "'",
-		}))
-	}
+	send, reply, begin := openCodeWorker(t, redistest.New(t), a, "TURNSTILE_MCP_FILE="+file, "ACP_TEST_ONE=token-of-the-test")
 	first := begin()
 	send("m1", "child now")
 	pids, _ := strings.CutPrefix(reply("m1"), "It said ")
