@@ -193,7 +193,7 @@ func TestWorkerRefuses(t *testing.T) {
 		{vars{"TURNSTILE_OPENAI_API_KEY_FILE": "/k"}, `TURNSTILE_OPENAI_API_KEY_FILE is unknown: it is called TURNSTILE_MODEL_KEY_FILE now`},
 		{vars{"TURNSTILE_OPENAI_FILE": "/f"}, `TURNSTILE_OPENAI_FILE is unknown: it is called TURNSTILE_MODEL_FILE now`},
 		{vars{"TURNSTILE_TOOL_ROUNDS": "9"}, `TURNSTILE_TOOL_ROUNDS is unknown: it is called tool_rounds in TURNSTILE_MODEL_FILE now`},
-		{vars{"TURNSTILE_PROVIDER": "gemini"}, `TURNSTILE_PROVIDER="gemini" is unknown: use openai or anthropic`},
+		{vars{"TURNSTILE_AGENT": "model", "TURNSTILE_MODEL": "m", "TURNSTILE_PROVIDER": "gemini"}, `TURNSTILE_PROVIDER="gemini" is unknown: use openai or anthropic`},
 		{vars{"TURNSTILE_AGENT": "acp"}, `TURNSTILE_AGENT_COMMAND is not set: TURNSTILE_AGENT=acp needs the command`},
 		{vars{"TURNSTILE_AGENT": "model"}, `TURNSTILE_MODEL="" is not set: TURNSTILE_AGENT=model needs the model`},
 		{vars{"TURNSTILE_AGENT": "model", "TURNSTILE_MODEL": "m", "OPENAI_BASE_URL": "localhost:1"}, `TURNSTILE_MODEL_URL="localhost:1" is no address: write it as https://api.openai.com/v1`},

@@ -224,7 +224,7 @@ func (p *problems) judgeNeedsWorkspace(name string, on bool, a AgentSettings) {
 }
 
 func (p *problems) judgeModel(a AgentSettings) {
-	if u, err := url.Parse(a.ModelURL); a.Agent == AgentModel && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
+	if u, err := url.Parse(a.ModelURL); a.Agent == AgentModel && p.ok("TURNSTILE_PROVIDER") && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
 		p.add("TURNSTILE_MODEL_URL", "is no address: write it as %s", providers[a.Provider].url)
 	}
 }
