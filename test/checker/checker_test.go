@@ -365,6 +365,26 @@ func TestDroppedMessages(t *testing.T) {
 	}
 }
 
+// Only /undo and /retry take an accepted message back, and only one that came before.
+func TestWithdrawnMessages(t *testing.T) {
+	t.Parallel()
+	for command, allowed := range map[string]bool{"/undo": true, "/retry": true, "/stop": false} {
+		for at, allowed := range map[int64]bool{1: false, 50: allowed} {
+			records := ordinary()
+			for i := range records {
+				if records[i].Kind == history.Final && records[i].ID == "m2" {
+					records[i] = history.Record{At: records[i].At, Kind: history.Final, Session: session, ID: "m2", Reason: "unknown"}
+				}
+			}
+			records = append(records, history.Record{At: ms(at), Kind: history.Command, Session: session, Name: command})
+			lost := slices.ContainsFunc(checker.Check(records, limits).Findings, func(f checker.Finding) bool { return f.Rule == checker.Lost })
+			if lost == allowed {
+				t.Errorf("after %s at %d: lost is %v", command, at, lost)
+			}
+		}
+	}
+}
+
 // The totals of two runs are those of both, with percentiles of all delays.
 func TestTotal(t *testing.T) {
 	t.Parallel()

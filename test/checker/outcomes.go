@@ -136,6 +136,9 @@ func (r *run) rerun(m *message) bool {
 // deleted reports whether an operator may have deleted the message.
 func (r *run) deleted(m *message) bool {
 	for _, c := range r.commands[m.session] {
+		if c.Kind == history.Command && (c.Name == "/undo" || c.Name == "/retry") && c.At >= m.accepted {
+			return true // of a turn that failed or was stopped: the message is withdrawn
+		}
 		if c.Kind == history.Operator && (c.Name == "delete" && c.ID == m.id || c.Name == "delete all archived") {
 			return true
 		}
