@@ -140,13 +140,16 @@ var repeatedMethods = map[string]repeated{
 		_, _, err := store.New(b.Redis).RedeemTicket(b.Ctx, b.ticket)
 		return err
 	}},
+	"admin.ApplyTenants": {call: func(b repeatBench) error {
+		return b.admin.ApplyTenants(b.Ctx, []byte(`{"tenants": {"*": {"running": 2}}}`))
+	}},
 	"admin.PauseDestination": {call: func(b repeatBench) error { return b.admin.PauseDestination(b.Ctx, "hook", "why") }},
 }
 
 // otherMethods only read, or are repeated elsewhere.
 var otherMethods = []string{
 	"As", "EventPages", "Events", "Info", "Key", "Message", "Transcript", "Wait", "client.HasWorker", "client.Session",
-	"admin.Backlog", "admin.CountSessions", "admin.Destinations", "admin.Page", "admin.Ping", "admin.Scale", "admin.Session", "admin.Sessions", "admin.SessionsOf", "admin.Workers",
+	"admin.Backlog", "admin.CountSessions", "admin.Destinations", "admin.Limits", "admin.Page", "admin.Ping", "admin.RemoveTenants", "admin.Scale", "admin.Session", "admin.Sessions", "admin.SessionsOf", "admin.Workers",
 	"store.AllEvents", "store.Created", "store.LastEventID", "store.LastEventIDAt", "store.LastMessage", "store.TokensToday",
 	"admin.Session.As", "admin.Session.Audit", "admin.Session.DeadLetters", "admin.Session.Deliveries", "admin.Session.FollowUps", "admin.Session.Info", "admin.Session.Key",
 	"admin.Session.LastDeadLetters", "admin.Session.Queue", "admin.Session.Turn", "admin.Session.Undelivered",

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/bench/internal/lab"
+	"turnstile/pkg/admin"
 	"turnstile/pkg/agent/echo"
 	"turnstile/pkg/worker"
 )
@@ -36,7 +37,14 @@ func drainAsynq(ctx context.Context, srv *lab.Server, n, slots int) (measure, er
 
 // drainTurnstile drains a load with one worker.
 func drainTurnstile(ctx context.Context, srv *lab.Server, l lab.Load, slots int) (measure, error) {
-	fill := func(rdb redis.UniversalClient) error { return l.Fill(ctx, rdb, "bench", "hello") }
+	fill := func(rdb redis.UniversalClient) error {
+		if *tenants != "" {
+			if err := admin.NewClient(rdb).ApplyTenants(ctx, []byte(*tenants)); err != nil {
+				return err
+			}
+		}
+		return l.Fill(ctx, rdb, "bench", "hello")
+	}
 	return timed(ctx, srv, l.Messages(), fill, func(rdb redis.UniversalClient, each func()) (func(), error) {
 		w, err := worker.New(rdb, lab.Echo{Agent: echo.New(), Each: each}, lab.Production(slots))
 		if err != nil {

@@ -22,6 +22,7 @@ var (
 	wide    = flag.Int("wide", 100000, "compare 1,000 sessions with so many; 0: do not")
 	least   = flag.Bool("floor", false, "measure the bare writes of a turn, too: what the figures could be at best")
 	detail  = flag.Bool("detail", false, "tell what each round sent, and what its scripts called")
+	tenants = flag.String("tenants", "", "a table of tenants as JSON, by which Turnstile's worker sorts sessions")
 	profile = flag.String("cpuprofile", "", "write a CPU profile of all rounds")
 )
 

@@ -14,6 +14,7 @@ import (
 	"turnstile/internal/mcp"
 	"turnstile/internal/program/config"
 	"turnstile/internal/program/service"
+	"turnstile/internal/protocol/agents"
 	"turnstile/internal/protocol/wire"
 	"turnstile/internal/text/strictjson"
 	"turnstile/pkg/agent"
@@ -28,13 +29,17 @@ import (
 
 // newAgents makes the agents: the one of the environment, nil if there is none, and those of the file.
 func newAgents(s config.Worker, log *slog.Logger) (only agent.Agent, named []worker.NamedAgent, err error) {
-	if s.Agent != "" {
+	if s.Agent != "" && s.Runs(agents.Default) {
 		if only, err = newAgent(s, log); err != nil {
 			return nil, nil, err
 		}
 		only = service.Agent(s, only)
 	}
 	for _, n := range s.Agents {
+		if !s.Runs(n.Name) {
+			named = append(named, worker.NamedAgent{Name: n.Name, Sessions: n.Sessions})
+			continue
+		}
 		own := s.As(n)
 		a, err := newAgent(own, log.With("agent", n.Name))
 		if err != nil {

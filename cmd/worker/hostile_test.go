@@ -124,6 +124,10 @@ func TestNoCommandPrintsWhatSteers(t *testing.T) {
 		{"worker audit", [][]string{{"audit", words}, {"audit", "a"}, {"audit", "b", "--json"}}},
 		{"worker agents", [][]string{{"agents", words}, {"agents"}, {"agents", "--json"}}},
 		{"worker agents check", [][]string{{"agents", "check", words}}},
+		{"worker tenants", [][]string{{"tenants", words}, {"tenants"}}},
+		{"worker tenants check", [][]string{{"tenants", "check", words}}},
+		{"worker tenants apply", [][]string{{"tenants", "apply", words}}},
+		{"worker tenants remove", [][]string{{"tenants", "remove", words}}},
 		{"worker export", [][]string{{"export", "--sender", words}}},
 		{"worker forget", [][]string{{"forget", words}, {"forget", "--sender", words}, {"forget", "c"}}},
 	} {

@@ -14,6 +14,7 @@ import (
 	"turnstile/internal/process/guardian"
 	"turnstile/internal/process/workspace"
 	"turnstile/internal/program/config"
+	"turnstile/internal/protocol/agents"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/agent/acp"
 	"turnstile/pkg/agent/cli"
@@ -27,8 +28,14 @@ import (
 // setting. The error joins all problems. Settings that config refused are skipped.
 func checkNamed(s config.Worker) error {
 	known, err := tokenNames(s.TokensFile)
-	problems := []error{err, checkGuardian(s), checkAgent(s, known)}
+	problems := []error{err, checkGuardian(s)}
+	if s.Runs(agents.Default) {
+		problems = append(problems, checkAgent(s, known))
+	}
 	for _, n := range s.Agents {
+		if !s.Runs(n.Name) {
+			continue
+		}
 		if err := checkAgent(s.As(n), known); err != nil {
 			problems = append(problems, n.Problem(err))
 		}
@@ -41,7 +48,10 @@ func checkGuardian(s config.Worker) error {
 	if !s.AnyRunsPrograms() {
 		return nil
 	}
-	if err := guardian.Check(); err != nil {
+	switch err := guardian.Check(); {
+	case errors.Is(err, guardian.ErrKilled): // by the kernel, for want of memory: the next start may succeed
+		return fmt.Errorf("the programs of agents cannot be started now: %w", err)
+	case err != nil:
 		return fmt.Errorf("%w TURNSTILE_AGENT: the programs of agents cannot be started here: %w", config.ErrInvalid, err)
 	}
 	return nil

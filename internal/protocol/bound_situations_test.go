@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"turnstile"
 	"turnstile/internal/chat/receipt"
 	"turnstile/internal/protocol"
@@ -275,6 +277,22 @@ func wideSituations() []wide {
 			h := b.Start()
 			f.put(f.template("zset", "i", n, 0, ""), rediskey.Owned)
 			return func() error { return b.Worker.Renew(b.Ctx, []*protocol.Claim{h})[0].Err }
+		}},
+		{"dispatch/many arrive", lines, func(b *actors.Bench, f *filler, n int) func() error {
+			table := apply(b.T, b.Redis, `{"tenants": {}}`)
+			b.Worker = actors.NewWorker(b.T, b.Redis, "sorts", sorted(table, "a"))
+			f.put(f.template("zset", "x:a:", n, 0, ""), rediskey.Ready)
+			return func() error { _, err := b.Worker.Pop(b.Ctx, 1); return err }
+		}},
+		{"hold/many are held back", lines, func(b *actors.Bench, f *filler, n int) func() error {
+			b.Redis.Del(b.Ctx, rediskey.Ready, rediskey.Sorted, rediskey.Places, rediskey.Queues+"a") // of dispatch
+			table := apply(b.T, b.Redis, `{"tenants": {}, "agents": {"a": {"running": 1}}}`)
+			b.Worker = actors.NewWorker(b.T, b.Redis, "sorts", sorted(table, "a"))
+			wake(b.T, b.Redis, "x:a:now")
+			expect.List(b, "taken", pop(b.T, b.Worker, 1), "x:a:now")
+			f.put(f.template("zset", "x:a:", n, 0, ""), rediskey.Held+"agent:a")
+			expect.OK(b, b.Redis.ZAdd(b.Ctx, rediskey.Waits, redis.Z{Member: "agent:a"}).Err())
+			return func() error { return b.Worker.Leave(b.Ctx, "x:a:now") }
 		}},
 		{"index_due/due", lines, func(b *actors.Bench, f *filler, n int) func() error {
 			f.put(f.template("zset", "i", n, 0, ""), rediskey.Due)

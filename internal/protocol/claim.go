@@ -51,6 +51,7 @@ func (c *Consumer) Claim(parent context.Context, sessions []string) ([]*Claim, e
 	var waiting []index.WakeUp
 	var failed error
 	var again []string
+	var others []arrival // another agent's than dispatch took them for
 	readResults := func(attempts []*Claim, calls []*script.Call) {
 		for i, call := range calls {
 			claim := attempts[i]
@@ -79,9 +80,12 @@ func (c *Consumer) Claim(parent context.Context, sessions []string) ([]*Claim, e
 					claim.turn.Continues, claim.turn.Keeps = claim.prefix+strconv.FormatInt(r.Began, 10), int(r.Keeps)
 					claim.keeps = claim.turn.Keeps
 				}
+				claim.hold = c.holds.take(claim.session)
 				claims = append(claims, claim)
 			case scripts.Other:
-				if c.unserved(parent, claim.session, r) {
+				if table := c.cfg.Tenants(); table != nil && r.Missing == 0 {
+					others = append(others, arrival{session: claim.session, since: -float64(r.Now), agent: r.Agent})
+				} else if c.unserved(parent, claim.session, r) {
 					again = append(again, claim.session)
 				} else {
 					waiting = append(waiting, index.WakeUp{Session: claim.session, At: r.Now + unservedPause.Milliseconds()})
@@ -109,6 +113,14 @@ func (c *Consumer) Claim(parent context.Context, sessions []string) ([]*Claim, e
 		readResults(rest, scripts.Claim.Each(parent, c.rdb, len(rest), func(i int) ([]string, scripts.ClaimArgs) {
 			return scripts.ClaimKeys(rest[i].keys), rest[i].claimArgs(serves, elsewhere)
 		}))
+	}
+	if len(others) > 0 {
+		if err := c.sortAgain(parent, c.cfg.Tenants(), others); err != nil {
+			failed = errors.Join(failed, err)
+			for _, o := range others {
+				again = append(again, o.session)
+			}
+		}
 	}
 	if len(waiting) > 0 {
 		if err := index.Wake(parent, c.rdb, 0, 0, waiting...); err != nil {

@@ -28,6 +28,8 @@ type Claim struct {
 	agent    string // of all its turns; "" before the claim: not one that this worker runs
 	lease    *lease.Lease
 
+	hold string // the token of what the session holds of limits, "": nothing
+
 	claimedBy time.Time // by then the sentinel has expired, if the claim's reply was lost
 
 	mu         sync.Mutex // guards the following: renewals read it while Finish takes the next turn

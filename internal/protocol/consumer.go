@@ -16,6 +16,7 @@ import (
 	"turnstile/internal/protocol/rediskey"
 	"turnstile/internal/protocol/scripts"
 	"turnstile/internal/protocol/stream"
+	"turnstile/internal/protocol/tenants"
 	"turnstile/internal/protocol/wire"
 	"turnstile/internal/redis/script"
 	"turnstile/pkg/session"
@@ -51,6 +52,9 @@ type Config struct {
 	// Elsewhere returns the agents that other living workers run, and false as long as that is not
 	// known. Defaults to unknown.
 	Elsewhere func() (names []string, known bool)
+
+	// Tenants returns the table by which sessions are sorted. Defaults to none: first come, first served.
+	Tenants func() *tenants.Table
 
 	// Unserved is called with the agent of a session that was not claimed, because this worker does
 	// not run it. missing: no living worker does. again: others may take it at once, and not after
@@ -166,6 +170,9 @@ func (c Config) withDefaults() Config {
 	if c.Age == nil {
 		c.Age = func() time.Duration { return 0 }
 	}
+	if c.Tenants == nil {
+		c.Tenants = func() *tenants.Table { return nil }
+	}
 	if c.Unserved == nil {
 		c.Unserved = func(string, string, bool) bool { return false }
 	}
@@ -206,6 +213,8 @@ type Consumer struct {
 
 	claimShared, finishShared []any // arguments that all calls of a fast path share
 
+	holds holds
+
 	replyLostMu sync.Mutex
 	replyLost   []*Claim // claims with a lost reply
 	unclaiming  bool     // an Unclaim is at work
@@ -217,7 +226,7 @@ func NewConsumer(rdb redis.UniversalClient, cfg Config) (*Consumer, error) {
 		return nil, errors.New("make a consumer: Config.Worker is empty")
 	}
 	cfg = cfg.withDefaults()
-	consumer := &Consumer{Walker: index.NewWalker(rdb), rdb: rdb, cfg: cfg, moves: script.NewBatcher(rdb, inFlight), readers: stream.NewReaders()}
+	consumer := &Consumer{Walker: index.NewWalker(rdb), rdb: rdb, cfg: cfg, moves: script.NewBatcher(rdb, inFlight), readers: stream.NewReaders(), holds: holds{tokens: map[string]string{}, agents: map[string]bool{}}}
 	if cfg.SkippedQueue != nil {
 		consumer.Skipped = once(maxSkipped, func(name string) { cfg.SkippedQueue(rediskey.Queue(name)) })
 	}
@@ -255,8 +264,12 @@ func (c *Consumer) ttl() int64 { return c.cfg.SentinelTTL.Milliseconds() }
 // Config returns the configuration with its defaults filled in.
 func (c *Consumer) Config() Config { return c.cfg }
 
-// Pop takes up to n sessions off the ready index. The caller must claim them or put them back.
+// Pop takes up to n sessions that are to be claimed. The caller must claim them or put them back, and Leave those that it
+// does not run.
 func (c *Consumer) Pop(ctx context.Context, n int) ([]string, error) {
+	if table := c.cfg.Tenants(); table != nil {
+		return c.dispatch(ctx, table, pick{most: n})
+	}
 	popped, err := c.rdb.ZPopMin(ctx, rediskey.Ready, int64(n)).Result()
 	if err != nil {
 		return nil, err
@@ -271,6 +284,9 @@ func (c *Consumer) Pop(ctx context.Context, n int) ([]string, error) {
 // Await is Pop for one session, and waits for it up to block. It ignores ctx while it waits:
 // otherwise a popped session may get lost.
 func (c *Consumer) Await(ctx context.Context, block time.Duration) ([]string, error) {
+	if table := c.cfg.Tenants(); table != nil {
+		return c.awaitDispatch(ctx, table, block)
+	}
 	one, err := c.rdb.BZPopMin(ctx, block, rediskey.Ready).Result()
 	if errors.Is(err, redis.Nil) {
 		return nil, nil
@@ -302,11 +318,12 @@ func once(most int, f func(name string)) func(name string) {
 	}
 }
 
-// PutBack returns popped sessions to the ready index. Its error is a NotWokenError.
+// PutBack returns popped sessions to the ready index, and what they hold of limits. Its error is a NotWokenError.
 func (c *Consumer) PutBack(ctx context.Context, sessions []string) error {
 	if len(sessions) == 0 {
 		return nil
 	}
+	_ = c.Leave(ctx, sessions...) // else the holds end with their leases
 	now, err := c.rdb.Time(ctx).Result()
 	if err == nil {
 		ups := make([]index.WakeUp, len(sessions))
@@ -319,12 +336,6 @@ func (c *Consumer) PutBack(ctx context.Context, sessions []string) error {
 		return &NotWokenError{sessions, err}
 	}
 	return nil
-}
-
-// OthersWait reports whether sessions wait for a free worker.
-func (c *Consumer) OthersWait(ctx context.Context) (bool, error) {
-	n, err := c.rdb.ZCard(ctx, rediskey.Ready).Result()
-	return n > 0, err
 }
 
 // newTranscriptID returns a new transcript ID. IDs sort by time.

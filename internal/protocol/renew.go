@@ -56,6 +56,11 @@ func (c *Consumer) Renew(ctx context.Context, claims []*Claim) []Renewal {
 	for some := range slices.Chunk(held, index.TimerBatch) {
 		call := c.indexOwned(some)
 		_, _ = call.Script.Run(ctx, c.rdb, call.Keys, call.Args...)
+		sessions, tokens := make([]string, len(some)), make([]string, len(some))
+		for i, claim := range some {
+			sessions[i], tokens[i] = claim.session, claim.hold
+		}
+		_ = c.hold(ctx, sessions, tokens, c.ttl())
 	}
 	return renewals
 }

@@ -48,14 +48,15 @@ type DestinationBacklog struct {
 
 // Backlog reads the counts in two round trips.
 func (a *Client) Backlog(ctx context.Context) (Backlog, error) {
-	var ready, due, owned, outbox *redis.IntCmd
-	var first, late *redis.ZSliceCmd
+	var ready, sorted, due, owned, outbox *redis.IntCmd
+	var first, firstSorted, late *redis.ZSliceCmd
 	var now *redis.TimeCmd
 	var waits *redis.SliceCmd
 	var owing deliveries.Owings
 	all, err := a.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		ready, due, owned = p.ZCard(ctx, rediskey.Ready), p.ZCard(ctx, rediskey.Due), p.ZCard(ctx, rediskey.Owned)
-		outbox = p.ZCard(ctx, rediskey.Outbox)
+		sorted, outbox = p.ZCard(ctx, rediskey.Sorted), p.ZCard(ctx, rediskey.Outbox)
+		firstSorted = p.ZRangeWithScores(ctx, rediskey.Sorted, 0, 0)
 		first, late = p.ZRangeWithScores(ctx, rediskey.Ready, 0, 0), p.ZRangeWithScores(ctx, rediskey.Outbox, 0, 0)
 		now, waits = p.Time(ctx), p.HMGet(ctx, rediskey.Waiting, "parked", "questions", "asked", "dead")
 		return nil
@@ -96,7 +97,7 @@ func (a *Client) Backlog(ctx context.Context) (Backlog, error) {
 	}
 	return Backlog{
 		Parked: stored.Int("parked"), Questions: stored.Int("questions"), Asked: asked, DeadLetters: stored.Int("dead"),
-		Ready: ready.Val(), Due: due.Val(), Owned: owned.Val(), Oldest: since(first.Val()),
+		Ready: ready.Val() + sorted.Val(), Due: due.Val(), Owned: owned.Val(), Oldest: max(since(first.Val()), since(firstSorted.Val())),
 		Outbox: outbox.Val(), Late: since(late.Val()), Destinations: destinations,
 	}, nil
 }

@@ -49,27 +49,25 @@ func (a *Client) Scale(ctx context.Context) (Scale, error) {
 			s.add(name, Load{Slots: w.Slots})
 		}
 	}
-	var count *redis.IntCmd
-	var ready *redis.ZSliceCmd
+	var count, sortedCount *redis.IntCmd
+	var ready, sorted *redis.ZSliceCmd
 	var owned *redis.StringSliceCmd
 	var now *redis.TimeCmd
 	_, err = a.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		count, now = p.ZCard(ctx, rediskey.Ready), p.Time(ctx)
-		ready = p.ZRangeWithScores(ctx, rediskey.Ready, 0, scaleMost-1)
+		count, sortedCount, now = p.ZCard(ctx, rediskey.Ready), p.ZCard(ctx, rediskey.Sorted), p.Time(ctx)
+		ready, sorted = p.ZRangeWithScores(ctx, rediskey.Ready, 0, scaleMost-1), p.ZRangeWithScores(ctx, rediskey.Sorted, 0, scaleMost-1)
 		owned = p.ZRange(ctx, rediskey.Owned, 0, 2*scaleMost-1)
 		return nil
 	})
 	if err != nil {
 		return s, fmt.Errorf("read the indexes: %w", err)
 	}
-	s.Waiting = count.Val()
+	s.Waiting = count.Val() + sortedCount.Val()
 	waits := map[string]bool{}
-	for i, z := range ready.Val() {
+	for _, z := range append(ready.Val(), sorted.Val()...) {
 		key, _ := z.Member.(string)
 		waits[key] = true
-		if i == 0 {
-			s.Oldest = max(0, now.Val().Sub(time.UnixMilli(int64(z.Score))))
-		}
+		s.Oldest = max(s.Oldest, now.Val().Sub(time.UnixMilli(int64(z.Score))))
 	}
 	return s, s.byAgent(ctx, a.rdb, waits, owned.Val())
 }

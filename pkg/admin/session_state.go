@@ -84,18 +84,18 @@ func (a *Client) infos(ctx context.Context, keys []string) ([]SessionInfo, error
 	if err != nil {
 		return nil, err
 	}
-	var ready, due, active *redis.FloatSliceCmd
+	var ready, sorted, due, active *redis.FloatSliceCmd
 	paused, stored, givenUp := make([]*redis.IntCmd, len(keys)), make([]*redis.IntCmd, len(keys)), make([]*redis.IntCmd, len(keys))
 	cmds, err := a.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		ready, due = p.ZMScore(ctx, rediskey.Ready, keys...), p.ZMScore(ctx, rediskey.Due, keys...)
-		active = p.ZMScore(ctx, rediskey.Sessions, keys...)
+		sorted, active = p.ZMScore(ctx, rediskey.Sorted, keys...), p.ZMScore(ctx, rediskey.Sessions, keys...)
 		for i, key := range keys {
 			k := rediskey.For(key)
 			paused[i], stored[i], givenUp[i] = p.Exists(ctx, k.Paused()), p.ZCard(ctx, k.Outbox()), p.ZCard(ctx, k.Undelivered())
 		}
 		return nil
 	})
-	if err := cmp.Or(redisconn.Failure(cmds, err), ready.Err(), due.Err(), active.Err()); err != nil {
+	if err := cmp.Or(redisconn.Failure(cmds, err), ready.Err(), sorted.Err(), due.Err(), active.Err()); err != nil {
 		return nil, err
 	}
 	var storing []int
@@ -115,7 +115,7 @@ func (a *Client) infos(ctx context.Context, keys []string) ([]SessionInfo, error
 		if at := int64(active.Val()[i]); at > 0 {
 			s.LastActive = time.UnixMilli(at)
 		}
-		s.State = s.state(ready.Val()[i] > 0, due.Val()[i] > 0)
+		s.State = s.state(ready.Val()[i]+sorted.Val()[i] > 0, due.Val()[i] > 0)
 		list[i] = s
 	}
 	for n, i := range storing {

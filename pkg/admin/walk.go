@@ -45,14 +45,16 @@ func walkOf(q Query) (*walk, error) {
 			w = &walk{name: "names", index: rediskey.Names, prefix: q.Prefix}
 		}
 	case StateWaiting:
-		w = &walk{name: "ready", index: rediskey.Ready}
+		sorted := &walk{name: "sorted", index: rediskey.Sorted, before: []string{rediskey.Ready}}
+		w = &walk{name: "ready", index: rediskey.Ready, then: sorted}
 	case StateDelayed:
 		w = &walk{name: "due", index: rediskey.Due}
 	case StateStarting, StateRunning:
 		w = &walk{name: "owned", index: rediskey.Owned}
 	case StateBusy:
-		due := &walk{name: "busy-due", index: rediskey.Due, before: []string{rediskey.Owned, rediskey.Ready}}
-		ready := &walk{name: "busy-ready", index: rediskey.Ready, before: []string{rediskey.Owned}, then: due}
+		due := &walk{name: "busy-due", index: rediskey.Due, before: []string{rediskey.Owned, rediskey.Ready, rediskey.Sorted}}
+		sorted := &walk{name: "busy-sorted", index: rediskey.Sorted, before: []string{rediskey.Owned, rediskey.Ready}, then: due}
+		ready := &walk{name: "busy-ready", index: rediskey.Ready, before: []string{rediskey.Owned}, then: sorted}
 		w = &walk{name: "busy", index: rediskey.Owned, then: ready}
 	case StateDeadLetters, StateUndelivered:
 		w = byActivity("sessions", rediskey.Sessions, false)

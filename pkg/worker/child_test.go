@@ -175,7 +175,7 @@ func (d *deathAt) DialHook(next redis.DialHook) redis.DialHook { return next }
 func (d *deathAt) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		name := stepName(cmd)
-		if strings.HasSuffix(name, "zpopmin ready") { // most pops find nothing, after a long wait
+		if strings.HasSuffix(name, "zpopmin ready") || name == "dispatch" { // most pops find nothing, after a long wait
 			err := next(ctx, cmd)
 			if err == nil && popped(cmd) {
 				d.reach(name)
@@ -239,6 +239,10 @@ func popped(cmd redis.Cmder) bool {
 		return len(c.Val()) > 0
 	case *redis.ZWithKeyCmd:
 		return c.Val() != nil
+	case *redis.Cmd: // dispatch
+		result, _ := c.Slice()
+		found, _ := result[0].([]any)
+		return len(found) > 0
 	}
 	return false
 }
@@ -257,6 +261,9 @@ func stepName(cmd redis.Cmder) string {
 	name, _ := args[key].(string)
 	_, own, of := strings.Cut(name, "}:")
 	switch {
+	case key == 3 && strings.HasPrefix(name, rediskey.Sorted[:len(rediskey.Sorted)-len("sorted")]), key == 3 && name == rediskey.Ready:
+		sha, _ := args[1].(string)
+		return sq.ScriptName(sha) // dispatch, hold
 	case name == rediskey.Ready || name == rediskey.Owned || name == rediskey.Due:
 		if cmd.Name() != "zadd" && !strings.HasSuffix(cmd.Name(), "zpopmin") {
 			return "" // of a timer

@@ -158,6 +158,8 @@ type NamedAgent struct {
 	// longest one that fits a key decides.
 	Sessions []string
 
+	// Agent is nil if this worker does not run it: then other workers do, and workers sort the sessions by their
+	// agents, so that none waits for a slot that cannot run it.
 	Agent agent.Agent
 
 	// Timeout and AskTimeout default to Config's AgentTimeout and AskTimeout.
@@ -287,7 +289,7 @@ func (c Config) validate() error {
 
 // agreed returns the settings that the worker publishes.
 func (w *Worker) agreed() map[string]string {
-	own := map[string]string{"agents": fmt.Sprintf("%.1000s", strings.Join(w.elsewhere.all, " "))}
+	own := map[string]string{"agents": fmt.Sprintf("%.1000s", strings.Join(w.elsewhere.known, " "))}
 	if w.opts.Settings == nil {
 		own["AgentName"], own["Limits"] = w.opts.AgentName, fmt.Sprintf("%+v", w.opts.Limits.WithDefaults())
 		return own
@@ -297,7 +299,7 @@ func (w *Worker) agreed() map[string]string {
 }
 
 // consumer returns the rules by which the worker owns sessions.
-func (c Config) consumer(all servedAgents, e *elsewhere, life *lifecycle) protocol.Config {
+func (c Config) consumer(all servedAgents, e *elsewhere, sorts *sorting, life *lifecycle) protocol.Config {
 	p := protocol.Config{
 		Worker: c.Name, Agent: c.AgentName, Programs: c.RunsPrograms,
 		SentinelTTL: c.LeaseTTL, Line: c.Queue, Limits: c.Limits,
@@ -309,7 +311,7 @@ func (c Config) consumer(all servedAgents, e *elsewhere, life *lifecycle) protoc
 			c.Logger.Warn("a queue is skipped: its name is not a valid session's, so nothing in it runs; see docs/wire.md for names", "queue", queue)
 		},
 	}
-	p.Age = life.age
+	p.Age, p.Tenants = life.age, sorts.current
 	p.Immediate, p.Warm = all.immediate(), all.warm()
 	p.Agents, p.Instructable, p.AgentOf, p.Covers = all.names(), all.instructable(), all.table.For, all.table.Covers
 	p.Serves, p.Elsewhere, p.Unserved = e.serves, e.runElsewhere, e.unserved

@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/protocol/rediskey"
+	"turnstile/pkg/admin"
 	"turnstile/pkg/resume"
 	"turnstile/pkg/session"
 	"turnstile/pkg/worker"
@@ -25,7 +26,8 @@ import (
 // course is the course of a session until its worker dies.
 type course struct {
 	name      string
-	immediate bool // the agent has no start phase
+	immediate bool   // the agent has no start phase
+	tenants   string // a table, if workers sort sessions
 
 	// before sends messages before there is a worker, during while it runs. Both also happen if
 	// the worker is dead by then.
@@ -75,6 +77,7 @@ func courses() []course {
 			two("hello")(r)
 			r.say("m3", "hello")
 		}},
+		{name: "counted by a limit", immediate: true, ends: done("m1", "m2"), tenants: `{"tenants": {"*": {"running": 1}}}`, before: two("hello")},
 		{name: "start and tools and text and a checkpoint", ends: done("m1"), before: say("m1", "tool=a:30ms stream=3 tick=60ms hello again")},
 		{name: "state and a question", ends: done("m1", "m2", "m3"), before: func(r *rig) {
 			r.say("m1", "tool=a:30ms tick=60ms stream=2 hello again "+asks)
@@ -196,6 +199,9 @@ func (c course) run(t *testing.T, step int, before bool) (steps []string) {
 		TTL: expect.Lease(time.Second), Checkpoint: 50 * time.Millisecond, Step: step, Before: before, Immediate: c.immediate,
 		Steps: filepath.Join(t.TempDir(), "steps"), Log: filepath.Join(t.TempDir(), "log"),
 	}
+	if c.tenants != "" {
+		expect.OK(t, admin.NewClient(r.rdb).ApplyTenants(r.ctx, []byte(c.tenants)))
+	}
 	c.before(r)
 	p := r.process("mortal", j)
 	if c.during != nil {
@@ -248,6 +254,9 @@ func (c course) check(r *rig, log string) {
 		}
 	}
 	expect.Soon(r, "the session to be free", func() bool { return r.token() == "" })
+	expect.Soon(r, "all limits to be given back", func() bool {
+		return r.rdb.Exists(r.ctx, rediskey.Running, rediskey.Holds, rediskey.Ends, rediskey.Sorted).Val() == 0
+	})
 	s := r.info()
 	if s.Phase != session.PhaseIdle || s.Waiting+s.Delayed > 0 || r.rdb.LLen(r.ctx, r.k.Active()).Val() > 0 {
 		r.Errorf("the session is left as %+v", s)

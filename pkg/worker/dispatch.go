@@ -3,6 +3,7 @@ package worker
 import (
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -128,6 +129,7 @@ func (d *dispatcher) run() {
 			}
 		}
 		if err != nil {
+			d.wakeUps.add(err)
 			d.log.Warn("claiming sessions failed, trying again", "error", err)
 			d.duties.failed(dutyClaim, err)
 			failures++
@@ -148,7 +150,13 @@ func (d *dispatcher) prefer(session string) {
 		return // the worker ends
 	}
 	d.claiming.Go(func() {
-		if err := d.claim([]string{session}); err != nil {
+		ok, err := d.queue.Prefer(d.life.work, session)
+		if !ok {
+			d.slots.free(1)
+		} else {
+			err = d.claim([]string{session})
+		}
+		if err != nil {
 			d.log.Debug("the session with a warm agent was not claimed", "session", session, "error", err)
 			d.duties.failed(dutyClaim, err)
 		}
@@ -158,6 +166,7 @@ func (d *dispatcher) prefer(session string) {
 // claim claims sessions, for which the caller has taken slots, and runs those that it gets.
 func (d *dispatcher) claim(sessions []string) error {
 	claims, err := d.queue.Claim(d.life.work, sessions)
+	rest := slices.Clone(sessions)
 	d.wakeUps.add(err)
 	if err != nil { // the claims may have been made, and only their reply lost
 		d.life.run(func() {
@@ -181,11 +190,21 @@ func (d *dispatcher) claim(sessions []string) error {
 				d.survive(c)
 			}
 			c.Lease().End()
+			d.left(c.Leave(d.life.work))
 			s.seat.end()
 		})
+		rest = slices.DeleteFunc(rest, func(session string) bool { return session == c.Session() })
 	}
-	d.slots.free(len(sessions) - len(claims))
+	d.left(d.queue.Leave(d.life.work, rest...))
+	d.slots.free(len(rest))
 	return err
+}
+
+// left logs that sessions could not give back what they hold of limits.
+func (d *dispatcher) left(err error) {
+	if err != nil && d.life.work.Err() == nil {
+		d.log.Warn("limits were not given back: they are when the leases end", "error", err)
+	}
 }
 
 // survive stores in Redis, once it can be reached, that this worker lives although it lost the

@@ -20,6 +20,7 @@ const lookEvery = 5 * time.Second
 type elsewhere struct {
 	name   string   // of this worker
 	all    []string // its agents
+	known  []string // those, and the others' that its config names
 	pauses *pauses  // of its agents
 	rdb    redis.UniversalClient
 	life   *lifecycle

@@ -186,7 +186,7 @@ func TestWrongAgents(t *testing.T) {
 	r := newRig(t)
 	for want, agents := range map[string][]worker.NamedAgent{
 		`worker: Config.Agents: agent "a": sessions is missing: list patterns such as "acme:*"`: {{Name: "a", Agent: says("a")}},
-		`worker: Config.Agents: agent "a" is nil`:                                               {{Name: "a", Sessions: []string{"a:*"}}},
+		`worker: all of Config.Agents are nil: this worker would run none`:                      {{Name: "a", Sessions: []string{"a:*"}}},
 		`worker: Config.Agents: agent "a" is there twice`: {
 			{Name: "a", Sessions: []string{"a:*"}, Agent: says("a")}, {Name: "a", Sessions: []string{"b:*"}, Agent: says("a")},
 		},

@@ -28,6 +28,7 @@ type served struct {
 type servedAgents struct {
 	byName map[string]*served
 	table  *agents.Table // nil: there is only the default one
+	pool   bool          // other workers run some of the agents
 }
 
 // newServed returns the agents of a checked config. a is the default one; nil: there is none.
@@ -52,18 +53,23 @@ func newServed(a agent.Agent, c Config) (servedAgents, error) {
 	}
 	sessions := map[string][]string{}
 	for _, n := range c.Agents {
-		switch _, twice := s.byName[n.Name]; {
-		case n.Agent == nil:
-			return s, fmt.Errorf("worker: Config.Agents: agent %q is nil", n.Name)
+		_, twice := sessions[n.Name]
+		sessions[n.Name] = n.Sessions
+		switch {
 		case session.ValidateApprovers(n.Approvers) != nil:
 			return s, fmt.Errorf("worker: Config.Agents: agent %q: %w", n.Name, session.ValidateApprovers(n.Approvers))
 		case twice:
 			return s, fmt.Errorf("worker: Config.Agents: agent %q is there twice", n.Name)
+		case n.Agent == nil:
+			s.pool = true
+			continue
 		}
 		n.Timeout = cmp.Or(n.Timeout, c.AgentTimeout)
 		n.AskTimeout = cmp.Or(n.AskTimeout, c.AskTimeout)
 		add(n.Name, n.Agent, n.Timeout, n.AskTimeout, n.Approvers)
-		sessions[n.Name] = n.Sessions
+	}
+	if len(s.byName) == 0 {
+		return s, errors.New("worker: all of Config.Agents are nil: this worker would run none")
 	}
 	var err error
 	if s.table, err = agents.New(sessions); err != nil {
@@ -83,6 +89,16 @@ func (s servedAgents) of(name, sessionKey string) *served {
 
 // names are the agents' names, sorted.
 func (s servedAgents) names() []string { return slices.Sorted(maps.Keys(s.byName)) }
+
+// known are the names of all agents, also those that other workers run.
+func (s servedAgents) known(all []NamedAgent) []string {
+	names := append(s.names(), agents.Default)
+	for _, n := range all {
+		names = append(names, n.Name)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
 
 // instructable are those of the agents that take requests of clients.
 func (s servedAgents) instructable() []string {

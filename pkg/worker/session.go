@@ -35,7 +35,7 @@ type request struct {
 func (s *sessionRun) run() (last outcome) {
 	claimed := time.Now()
 	for turns := 1; ; turns++ {
-		t := newTurnRun(s.deps, s.claim, s.log, s.seat, func() bool { return s.seat.lent.Load() || s.deps.share.over(turns, claimed) })
+		t := newTurnRun(s.deps, s.claim, s.log, s.seat, func() bool { return s.seat.lent.Load() || s.deps.share.over(s.claim.Session(), turns, claimed) })
 		s.begin(t)
 		more, err := t.run()
 		s.end()

@@ -4,40 +4,49 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"turnstile/internal/protocol"
 )
 
 // share bounds how much a session may run under one claim while others wait.
 type share struct {
 	turns  int
 	time   time.Duration
+	sorted func() (since time.Time, ok bool) // by tenants
 	others waiters
 	life   *lifecycle
 	slots  *slots
 }
 
 // over reports whether a session that has run so many turns since it was claimed should make room
-// for others.
-func (s *share) over(turns int, claimed time.Time) bool {
+// for others. While another tenant waits, its share is one turn.
+func (s *share) over(session string, turns int, claimed time.Time) bool {
 	if s.life.draining() || s.slots.wanted.Load() > 0 { // a turn was decided, and goes on ahead of others
 		return true
 	}
-	if turns < s.turns && time.Since(claimed) < s.time {
+	since, sorted := s.sorted()
+	if sorted && claimed.Before(since) {
+		return true // to be sorted, and counted, by the table
+	}
+	used := turns >= s.turns || time.Since(claimed) >= s.time
+	if !used && !sorted {
 		return false
 	}
-	return s.others.wait(s.life.work)
+	found := s.others.wait(s.life.work)
+	return used && found.Any || found.Others(session)
 }
 
-// waiters checks whether other sessions wait for a worker. All turns share one check every 20 ms.
+// waiters checks which other sessions wait for a worker. All turns share one check every 20 ms.
 type waiters struct {
-	look func(context.Context) (bool, error)
+	look func(context.Context) (protocol.Waiting, error)
 
 	mu     sync.Mutex
 	looked time.Time
-	found  bool
+	found  protocol.Waiting
 }
 
-// wait reports whether others wait.
-func (o *waiters) wait(ctx context.Context) bool {
+// wait returns which others wait.
+func (o *waiters) wait(ctx context.Context) protocol.Waiting {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if time.Since(o.looked) < 20*time.Millisecond {
@@ -45,7 +54,7 @@ func (o *waiters) wait(ctx context.Context) bool {
 	}
 	found, err := o.look(ctx)
 	if err != nil {
-		return false // the session continues: it has the claim
+		return protocol.Waiting{} // the session continues: it has the claim
 	}
 	o.looked, o.found = time.Now(), found
 	return found

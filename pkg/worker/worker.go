@@ -40,6 +40,7 @@ type Worker struct {
 	jobs       *jobServer    // nil before Start
 	longest    time.Duration // that a turn may take
 	elsewhere  *elsewhere
+	sorting    *sorting
 
 	mu    sync.Mutex
 	state workerState
@@ -77,14 +78,15 @@ func New(rdb redis.UniversalClient, a agent.Agent, config ...Config) (*Worker, e
 	}
 	log, life := opts.Logger, newLifecycle()
 	p := &pauses{Backoff: opts.agentPause, agents: len(all.byName), log: log, by: map[string]pause{}}
-	e := &elsewhere{pauses: p, name: opts.Name, all: all.names(), wanted: all.table != nil, rdb: rdb, life: life, log: log, soon: make(chan struct{}, 1), missing: map[string]bool{}}
-	queue, err := protocol.NewConsumer(rdb, opts.consumer(all, e, life))
+	e := &elsewhere{pauses: p, name: opts.Name, all: all.names(), known: all.known(opts.Agents), wanted: all.table != nil, rdb: rdb, life: life, log: log, soon: make(chan struct{}, 1), missing: map[string]bool{}}
+	sorts := &sorting{rdb: rdb, pool: all.pool, then: e.want, life: life, log: log}
+	queue, err := protocol.NewConsumer(rdb, opts.consumer(all, e, sorts, life))
 	if err != nil {
 		return nil, err
 	}
 	d := duties{observer: opts.Observer, life: life}
 	w := &Worker{
-		opts: opts, queue: queue, rdb: rdb, log: log, life: life, begun: make(chan struct{}), longest: all.longest(), elsewhere: e,
+		opts: opts, queue: queue, rdb: rdb, log: log, life: life, begun: make(chan struct{}), longest: all.longest(), elsewhere: e, sorting: sorts,
 		wakeUps: newLostWakeUps(queue, life, d),
 		tokens:  newUsedTokens(rdb, life, log, opts.Observer),
 
@@ -97,7 +99,7 @@ func New(rdb redis.UniversalClient, a agent.Agent, config ...Config) (*Worker, e
 	slots := newSlots(opts.Concurrency, opts.WaitingAgents)
 	deps := &turnDeps{
 		opts: opts, agents: all, pauses: p, pool: w.pool, queue: queue, wakeUps: w.wakeUps, tokens: w.tokens, elsewhere: e, drains: life.intake.Done(),
-		share: &share{turns: opts.shareTurns, time: opts.shareTime, others: waiters{look: queue.OthersWait}, life: life, slots: slots},
+		share: &share{turns: opts.shareTurns, time: opts.shareTime, sorted: sorts.since, others: waiters{look: queue.Line}, life: life, slots: slots},
 		open:  &openQuestions{slots: opts.Concurrency, log: log}, parked: newParkedCap(rdb, opts.ParkedCap, log),
 	}
 	w.roster = newRoster(deps)
@@ -165,6 +167,10 @@ func (w *Worker) start(ctx context.Context) error {
 		}
 		w.jobs = j
 	}
+	if err := w.sorting.look(ctx); err != nil {
+		return err
+	}
+	w.life.run(w.sorting.run)
 	if w.elsewhere.wanted {
 		if err := w.elsewhere.look(ctx); err != nil {
 			return err

@@ -59,7 +59,7 @@ func (b *Bench) TrimAll() {
 // Pop takes the ready sessions without waiting: go-redis blocks for no less than a second.
 func (b *Bench) Pop() []string {
 	b.Helper()
-	if others, err := b.Worker.OthersWait(b.Ctx); err != nil || !others {
+	if line, err := b.Worker.Line(b.Ctx); err != nil || !line.Any {
 		expect.OK(b, err)
 		return nil
 	}

@@ -276,7 +276,7 @@ func (s *Search) unfound(v View, key string) string {
 	if s.leftOut(checkIndex) || v.idle(key) {
 		return ""
 	}
-	for _, index := range []string{rediskey.Ready, rediskey.Due, rediskey.Owned, rediskey.Sessions} {
+	for _, index := range []string{rediskey.Ready, rediskey.Sorted, rediskey.Due, rediskey.Owned, rediskey.Sessions} {
 		if _, ok := v.score(index, key); ok {
 			return ""
 		}

@@ -180,7 +180,7 @@ func (c *Configuration) next(v View) int64 {
 			next = ms
 		}
 	}
-	for _, index := range []string{rediskey.Owned, rediskey.Due, rediskey.Unlisted, rediskey.Outbox} {
+	for _, index := range []string{rediskey.Owned, rediskey.Due, rediskey.Unlisted, rediskey.Outbox, rediskey.Ends, rediskey.Waits} {
 		for _, ms := range v.scores(index) {
 			at(ms)
 		}

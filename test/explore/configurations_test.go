@@ -27,7 +27,7 @@ type configuration struct {
 // configurations are searched one after the other. Each is about one subject.
 func configurations() []configuration {
 	var all []configuration
-	for _, group := range [][]configuration{plainOnes(), faultyOnes(), askedOnes(), lineOnes(), operatorOnes(), cleaningOnes(), outboxOnes(), stepOnes()} {
+	for _, group := range [][]configuration{plainOnes(), faultyOnes(), askedOnes(), lineOnes(), operatorOnes(), cleaningOnes(), outboxOnes(), stepOnes(), tenantOnes()} {
 		for _, c := range group {
 			if c.Sessions == nil {
 				c.Sessions = []string{main}

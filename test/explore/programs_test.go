@@ -13,6 +13,7 @@ import (
 	sq "turnstile/internal/protocol"
 	"turnstile/internal/protocol/lease"
 	"turnstile/internal/protocol/rediskey"
+	"turnstile/internal/protocol/tenants"
 	"turnstile/internal/protocol/wire"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
@@ -120,6 +121,7 @@ type behaviour struct {
 	survives    bool // it reports that it lives after it lost its lease
 	limit       int  // interruptions that suspend; 0: the default
 	steps       int  // of each turn: see stepping
+	sorts       bool // it sorts sessions, and their agent has a limit of one
 	late        bool // each write of a journal comes a second time after the next one, the last one after the turn's end
 
 	ttl  time.Duration // of its sentinels; 0: the default
@@ -132,7 +134,9 @@ const unkept = -1
 // working is a worker: it pops sessions, claims them and runs their turns until there is none left.
 func working(name string, a behaviour) explore.Process {
 	return explore.Process{Name: name, Loops: true, Crashes: true, Run: func(l *explore.Life) { work(l, name, a) },
-		When: func(v explore.View) bool { return v.Has(rediskey.Ready) }}
+		When: func(v explore.View) bool {
+			return v.Has(rediskey.Ready) || a.sorts && (v.Has(rediskey.Queues+"default") || v.Due(rediskey.Ends) || v.Due(rediskey.Waits))
+		}}
 }
 
 func work(l *explore.Life, name string, a behaviour) {
@@ -140,6 +144,9 @@ func work(l *explore.Life, name string, a behaviour) {
 	cfg.Immediate, cfg.SentinelTTL, cfg.StuckLimit = a.immediate, a.ttl, a.limit
 	if a.kept != 0 {
 		cfg.Retention = max(a.kept, 0)
+	}
+	if a.sorts {
+		cfg.Tenants = func() *tenants.Table { return oneAtATime }
 	}
 	c, err := actors.NewConsumer(l.Redis, cfg)
 	if err != nil {
@@ -157,6 +164,11 @@ func work(l *explore.Life, name string, a behaviour) {
 	if failed != nil {
 		_ = c.Unclaim(l.Context)
 	}
+	for _, s := range sessions {
+		if !slices.ContainsFunc(holds, func(h *sq.Claim) bool { return h.Session() == s }) {
+			_ = c.Leave(l.Context, s)
+		}
+	}
 	for _, h := range holds {
 		for more := true; more && err == nil; {
 			more, err = turn(l, c, h, a)
@@ -164,6 +176,7 @@ func work(l *explore.Life, name string, a behaviour) {
 		if a.survives && errors.Is(err, lease.ErrLost) {
 			_ = h.Survive(l.Context)
 		}
+		_ = h.Leave(l.Context)
 	}
 }
 

@@ -132,6 +132,9 @@ func Start(spec Spec) (*Process, error) {
 	return p, nil
 }
 
+// ErrKilled is Check's error if the guardian was killed, for example by the kernel for want of memory.
+var ErrKilled = errors.New("guardian: it was killed")
+
 // Check starts a guardian without an agent, and returns why that fails.
 func Check() error {
 	// A guardian starts no agent after the end of the lease.
@@ -143,7 +146,7 @@ func Check() error {
 	case status.StartError != nil:
 		return fmt.Errorf("guardian: %w", status.StartError)
 	case !status.LeaseExpired:
-		return errors.New("guardian: it was killed")
+		return ErrKilled
 	}
 	return nil
 }

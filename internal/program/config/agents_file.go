@@ -58,10 +58,25 @@ func (w *Worker) ownVariables() error {
 	return errors.Join(problems...)
 }
 
-// AnyRunsPrograms reports whether any of the agents runs programs on the worker's machine.
+// Runs reports whether this worker runs the agent with a name.
+func (w Worker) Runs(name string) bool { return len(w.Pool) == 0 || slices.Contains(w.Pool, name) }
+
+// judgePool finds names that are no agents.
+func (p *problems) judgePool(w Worker) {
+	for _, name := range w.Pool {
+		switch {
+		case name == agents.Default && w.Agent == "":
+			p.add("TURNSTILE_AGENTS", "has default, but TURNSTILE_AGENT is not set: leave it out, or set that")
+		case name != agents.Default && !slices.ContainsFunc(w.Agents, func(n NamedAgent) bool { return n.Name == name }):
+			p.add("TURNSTILE_AGENTS", "has %.100q, which is no agent of TURNSTILE_AGENTS_FILE: name some of those, or default", name)
+		}
+	}
+}
+
+// AnyRunsPrograms reports whether any of the agents that run here runs programs on the worker's machine.
 func (w Worker) AnyRunsPrograms() bool {
-	alone := w.Agent != "" || len(w.Agents) == 0
-	return alone && w.RunsPrograms() || slices.ContainsFunc(w.Agents, func(n NamedAgent) bool { return n.RunsPrograms() })
+	alone := (w.Agent != "" || len(w.Agents) == 0) && w.Runs(agents.Default)
+	return alone && w.RunsPrograms() || slices.ContainsFunc(w.Agents, func(n NamedAgent) bool { return w.Runs(n.Name) && n.RunsPrograms() })
 }
 
 // Problem returns an error about the agent's settings as one about its entry in the file. Each of its
@@ -77,7 +92,7 @@ func (n NamedAgent) Problem(err error) error {
 // LoadAgents reads TURNSTILE_AGENTS_FILE for a command that runs no agent. The agents have no secrets, which need
 // not be there.
 func LoadAgents(path string) ([]NamedAgent, error) {
-	list, err := readAgents(path, nil)
+	list, err := readAgents(path, nil, func(string) bool { return true })
 	if err == nil {
 		return list, nil
 	}
@@ -93,9 +108,9 @@ const maxAgentsFile = 4 << 20
 // in lower case, without the prefix: {"support": {"sessions": ["acme:*"], "agent": "model",
 // "model": "..."}}. What it leaves out has the setting's default, not the environment's value: one
 // agent's command must not run for another. A secret is in the file that NAME_file names, or in the
-// variable of environ that NAME_env names. Without environ none is read. The error joins all problems, each
-// one line.
-func readAgents(path string, environ map[string]string) ([]NamedAgent, error) {
+// variable of environ that NAME_env names. Without environ none is read, and none of an agent that does not run here. The
+// error joins all problems, each one line.
+func readAgents(path string, environ map[string]string, runs func(name string) bool) ([]NamedAgent, error) {
 	shown := printable.Line(path)
 	f, err := os.Open(path)
 	if err != nil {
@@ -124,7 +139,11 @@ func readAgents(path string, environ map[string]string) ([]NamedAgent, error) {
 	var problems []error
 	sessions := map[string][]string{}
 	for _, name := range slices.Sorted(maps.Keys(entries)) {
-		a, err := readAgent(name, entries[name], environ)
+		own := environ
+		if !runs(name) {
+			own = nil
+		}
+		a, err := readAgent(name, entries[name], own)
 		list, problems = append(list, a), append(problems, err)
 		if err == nil || len(a.Sessions) > 0 { // else a mistake may be why they are missing
 			sessions[name] = a.Sessions

@@ -18,7 +18,7 @@ import (
 // session meets all others, whichever worker or gateway it comes to.
 var mayDiffer = map[string]string{
 	"each process reaches Redis in its own way":        "REDIS_URL",
-	"what the machine has room for":                    "TURNSTILE_CONCURRENCY TURNSTILE_WAITING_AGENTS TURNSTILE_WARM_AGENTS TURNSTILE_WARM_TTL TURNSTILE_PARK_AFTER TURNSTILE_GATEWAY_RATE",
+	"what the machine has room for":                    "TURNSTILE_CONCURRENCY TURNSTILE_AGENTS TURNSTILE_WAITING_AGENTS TURNSTILE_WARM_AGENTS TURNSTILE_WARM_TTL TURNSTILE_PARK_AFTER TURNSTILE_GATEWAY_RATE",
 	"what the machine's agents find there":             "TURNSTILE_AGENT_ENV TURNSTILE_WORKSPACE_DIR TURNSTILE_WORKSPACE_GROUP TURNSTILE_CONFINED_READ TURNSTILE_CONFINED_PORTS TURNSTILE_WRAPPER TURNSTILE_WRAPPER_KILL",
 	"a secret that is rotated":                         "TURNSTILE_MODEL_KEY TURNSTILE_HTTP_TOKEN",
 	"how the process dies, and how others learn of it": "TURNSTILE_SENTINEL_TTL TURNSTILE_DRAIN_TIMEOUT TURNSTILE_INTERRUPT_GRACE TURNSTILE_STOP_TIMEOUT TURNSTILE_GATEWAY_DRAIN_TIMEOUT",

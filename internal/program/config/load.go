@@ -51,7 +51,7 @@ func LoadWorker(environ []string, o Options) (Worker, error) {
 	}
 	if path := w.AgentsFile; path != "" {
 		var err error
-		if w.Agents, err = readAgents(path, vars); err != nil {
+		if w.Agents, err = readAgents(path, vars, w.Runs); err != nil {
 			problems.addAll("TURNSTILE_AGENTS_FILE", err)
 		}
 		if err := w.ownVariables(); err != nil {
@@ -63,6 +63,7 @@ func LoadWorker(environ []string, o Options) (Worker, error) {
 			}
 		}
 	}
+	problems.judgePool(w)
 	return w, problems.err()
 }
 

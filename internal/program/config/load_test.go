@@ -72,7 +72,7 @@ func TestWorkerEverythingSet(t *testing.T) {
 	t.Parallel()
 	agentsFile := write(t, `{"acme": {"sessions": ["acme:*"], "agent": "echo"}}`)
 	vars := map[string]string{
-		"TURNSTILE_AGENTS_FILE": agentsFile, "TURNSTILE_APPROVERS": " sender, ops/*", "TURNSTILE_GATEWAY_TOKENS_FILE": "/tokens",
+		"TURNSTILE_AGENTS_FILE": agentsFile, "TURNSTILE_AGENTS": "acme,default", "TURNSTILE_APPROVERS": " sender, ops/*", "TURNSTILE_GATEWAY_TOKENS_FILE": "/tokens",
 		"REDIS_URL": "redis-cluster://a,b", "TURNSTILE_CONCURRENCY": "3",
 		"TURNSTILE_AGENT": "exec", "TURNSTILE_AGENT_COMMAND": `sh -c 'cat; echo "$X"'`, "TURNSTILE_AGENT_ENV": "A, B_*,",
 		"TURNSTILE_AGENT_FORMAT": "jsonl", "TURNSTILE_AGENT_TIMEOUT": "1h", "TURNSTILE_ASK_TIMEOUT": "0",
@@ -102,7 +102,7 @@ func TestWorkerEverythingSet(t *testing.T) {
 			ACPPermissions: PermissionsDeny, ACPMode: "plan", WorkspaceDir: "/w", WorkspaceGroup: Group{new(2000)}, ACPFiles: true, ACPTerminal: true,
 			Isolation: "wrapper", ConfinedPorts: Ports{Connect: []int{80, 81}, Listen: []int{81}}, Wrapper: Command{"bwrap", "{home}"}, WrapperKill: Command{"kill", "{run}"},
 		},
-		AgentsFile: agentsFile, WarmTTL: time.Minute,
+		AgentsFile: agentsFile, Pool: Names{"acme", "default"}, WarmTTL: time.Minute,
 		Agents: []NamedAgent{{
 			Name: "acme", Sessions: []string{"acme:*"},
 			AgentSettings: AgentSettings{

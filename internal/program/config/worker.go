@@ -24,6 +24,8 @@ type Worker struct {
 	AgentSettings
 	AgentsFile string `env:"TURNSTILE_AGENTS_FILE" unit:"path" agree:"file" help:"A JSON file with agents by name, each for some sessions, in addition to the one of these settings. docs/agents.md has its form."`
 
+	Pool Names `env:"TURNSTILE_AGENTS" unit:"names" help:"The agents that this worker runs, of TURNSTILE_AGENTS_FILE, separated by commas; default is the one of TURNSTILE_AGENT. Other workers run the others: give all the same settings but this one. Empty: all."`
+
 	SentinelTTL    time.Duration `env:"TURNSTILE_SENTINEL_TTL" envDefault:"15s" unit:"duration" help:"The lease: how long a session stays owned after its worker died. It is renewed three times in that time. At least 1s, and six round trips to Redis."`
 	ParkAfter      time.Duration `env:"TURNSTILE_PARK_AFTER" envDefault:"30s" unit:"duration" help:"How long a turn keeps its slot while it waits for the user's decision, a program's value or a time. Then it needs no worker if its agent can go on later, as the agent model can; for others see TURNSTILE_WAITING_AGENTS. 0: always."`
 	ParkedCap      int           `env:"TURNSTILE_PARKED_CAP" envDefault:"100000" unit:"turns" agree:"value" help:"How many turns may wait without a slot, for a decision, a value or a time, of all workers together. Beyond this number, waiting turns keep their slots. docs/guarantees.md has how exact it is. 0: no limit."`

@@ -41,7 +41,7 @@ func (p *Program) agentsCommand() *cobra.Command {
 		Use: "check", Short: "Check TURNSTILE_AGENTS_FILE", Long: agentsCheckHelp, Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return p.checkAgents(flagged(c)) },
 	}
-	addSettings(check, "TURNSTILE_AGENTS_FILE")
+	addSettings(check, "TURNSTILE_AGENTS_FILE", "TURNSTILE_AGENTS")
 	c.AddCommand(check)
 	return c
 }

@@ -42,7 +42,7 @@ func (p *Program) Command() *cobra.Command {
 		}
 	})
 	root.SetHelpCommand(helpCommand(root))
-	root.AddCommand(p.psCommand(), p.lsCommand(), p.showCommand(), p.auditCommand(), p.deadCommand(), p.outboxCommand(), p.exportCommand(), p.forgetCommand(), p.dashboardCommand(), p.healthCommand())
+	root.AddCommand(p.psCommand(), p.lsCommand(), p.showCommand(), p.auditCommand(), p.deadCommand(), p.outboxCommand(), p.exportCommand(), p.forgetCommand(), p.dashboardCommand(), p.healthCommand(), p.tenantsCommand())
 	if p.CheckAgents != nil {
 		root.AddCommand(p.agentsCommand())
 	}

@@ -41,18 +41,21 @@ func ValidateName(name string) error {
 }
 
 // New checks the agents' names and patterns. The error joins all problems, each one line.
-func New(sessions map[string][]string) (*Table, error) {
+func New(sessions map[string][]string) (*Table, error) { return NewOf("agent", sessions) }
+
+// NewOf is New for owners of sessions that are another kind of thing, such as tenants.
+func NewOf(kind string, sessions map[string][]string) (*Table, error) {
 	t := &Table{sessions: sessions}
 	var problems []error
 	wrong := func(agent, format string, args ...any) {
-		problems = append(problems, fmt.Errorf("agent %q: %s", agent, fmt.Sprintf(format, args...)))
+		problems = append(problems, fmt.Errorf("%s %q: %s", kind, agent, fmt.Sprintf(format, args...)))
 	}
 	owner := map[string]string{}
 	for _, agent := range slices.Sorted(maps.Keys(sessions)) {
 		if ValidateName(agent) != nil {
 			wrong(agent, nameRule)
 		}
-		if agent == Default {
+		if agent == Default && kind == "agent" {
 			wrong(agent, `this name is taken by the agent of all other sessions: choose another one, with sessions ["*"] if it is for all`)
 			continue
 		}
@@ -66,7 +69,7 @@ func New(sessions map[string][]string) (*Table, error) {
 				continue
 			}
 			if other, taken := owner[pattern]; taken {
-				wrong(agent, "sessions: %q belongs to agent %q: give it to one of them", pattern, other)
+				wrong(agent, "sessions: %q belongs to %s %q: give it to one of them", pattern, kind, other)
 				continue
 			}
 			owner[pattern] = agent
@@ -74,7 +77,7 @@ func New(sessions map[string][]string) (*Table, error) {
 		}
 	}
 	if len(sessions) > Most {
-		problems = append(problems, fmt.Errorf("there are %d agents, at most %d are allowed", len(sessions), Most))
+		problems = append(problems, fmt.Errorf("there are %d %ss, at most %d are allowed", len(sessions), kind, Most))
 	}
 	// A whole key decides before any beginning.
 	slices.SortFunc(t.rows, func(a, b row) int {
@@ -92,13 +95,21 @@ func New(sessions map[string][]string) (*Table, error) {
 // For returns the agent of a session that has not chosen one.
 func (t *Table) For(sessionKey string) string {
 	if t != nil {
-		for _, r := range t.rows {
-			if fits(r.pattern, sessionKey) {
-				return r.agent
-			}
+		if name, ok := t.Find(sessionKey); ok {
+			return name
 		}
 	}
 	return Default
+}
+
+// Find returns whose pattern fits a session, if any does.
+func (t *Table) Find(sessionKey string) (name string, ok bool) {
+	for _, r := range t.rows {
+		if fits(r.pattern, sessionKey) {
+			return r.agent, true
+		}
+	}
+	return "", false
 }
 
 // Covers reports whether an agent may run a session's turns: the session is one of its own.

@@ -44,7 +44,10 @@ func Generate(files fs.FS) (map[string]string, error) {
 const generated = "// Code generated from ../lua%s by go generate; DO NOT EDIT.\n\npackage scripts\n"
 
 // own are the keys that are no session's, or named after the call.
-var own = map[string]bool{"call": true, "idem": true, "index": true, "waiting": true, "destinations": true}
+var own = map[string]bool{
+	"call": true, "idem": true, "index": true, "waiting": true, "destinations": true,
+	"ready": true, "sorted": true, "place": true, "holds": true, "ends": true, "running": true, "limits": true, "waits": true, "fair": true,
+}
 
 // groups are arguments that a call gets as one struct, see scripts.go.
 var groups = []struct {

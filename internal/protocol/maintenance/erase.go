@@ -140,9 +140,10 @@ func unlistErased(ctx context.Context, rdb redis.UniversalClient, sessionKey str
 	var seen *redis.FloatCmd
 	var now *redis.TimeCmd
 	_, err := rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		for _, index := range []string{rediskey.Ready, rediskey.Due, rediskey.Owned, rediskey.Unlisted, rediskey.Names, rediskey.Attention, rediskey.Outbox} {
+		for _, index := range []string{rediskey.Ready, rediskey.Sorted, rediskey.Due, rediskey.Owned, rediskey.Unlisted, rediskey.Names, rediskey.Attention, rediskey.Outbox} {
 			p.ZRem(ctx, index, sessionKey)
 		}
+		p.HDel(ctx, rediskey.Places, sessionKey)
 		p.SRem(ctx, rediskey.AllQueues, rediskey.Queue(sessionKey))
 		now = p.Time(ctx)
 		seen = p.ZScore(ctx, rediskey.Sessions, sessionKey)

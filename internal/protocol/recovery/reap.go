@@ -74,17 +74,19 @@ func (r *Recovery) pullForward(ctx context.Context, now int64) error {
 
 func (r *Recovery) reap(ctx context.Context, now int64, sessions []string, scores map[string]string) (recovered int, err error) {
 	named := r.ValidNames(slices.Clone(sessions))
-	notReady, err := r.Absent(ctx, rediskey.Ready, named)
+	notReady, err := r.notWaiting(ctx, named)
 	if err != nil {
 		return 0, err
 	}
+	var unsorted error
 	found := round{now: now, budget: r.burst(), later: map[string]string{}}
 	found.checked = index.Without(sessions, named) // invalid names, which others have entered
 	if waiting := index.Without(named, notReady); len(waiting) > 0 {
-		line, err := r.rdb.ZCard(ctx, rediskey.Ready).Result()
+		line, err := r.line(ctx)
 		if err != nil {
 			return 0, err
 		}
+		unsorted = r.queue.Unsort(ctx, waiting)
 		again := max(r.cfg.Grace(), time.Duration(line)*lineRecheck).Milliseconds()
 		for _, s := range waiting {
 			found.checkAgain(s, again)
@@ -104,7 +106,26 @@ func (r *Recovery) reap(ctx context.Context, now int64, sessions []string, score
 		// A session that was woken since the read has another score, and stays.
 		_, err = index.RescoreUnchanged(ctx, r.rdb, rediskey.Owned, found.checked, scores, found.later)
 	}
-	return len(found.ready), errors.Join(failed, err)
+	return len(found.ready), errors.Join(failed, unsorted, err)
+}
+
+// notWaiting returns the sessions that do not wait for a free worker.
+func (r *Recovery) notWaiting(ctx context.Context, sessions []string) ([]string, error) {
+	rest, err := r.Absent(ctx, rediskey.Ready, sessions)
+	if err != nil || len(rest) == 0 {
+		return rest, err
+	}
+	return r.Absent(ctx, rediskey.Sorted, rest)
+}
+
+// line returns how many sessions wait for a free worker.
+func (r *Recovery) line(ctx context.Context) (int64, error) {
+	var ready, sorted *redis.IntCmd
+	_, err := r.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		ready, sorted = p.ZCard(ctx, rediskey.Ready), p.ZCard(ctx, rediskey.Sorted)
+		return nil
+	})
+	return ready.Val() + sorted.Val(), err
 }
 
 // checkAll sorts sessions until the budget is used up. After a long outage most sessions are left

@@ -13,9 +13,10 @@ type Recovery struct {
 	rdb   redis.UniversalClient
 	cfg   protocol.Config
 	alone protocol.Alone
+	queue *protocol.Consumer
 }
 
 // New makes the Recovery of the consumer's worker.
 func New(rdb redis.UniversalClient, c *protocol.Consumer) *Recovery {
-	return &Recovery{Walker: c.Walker, rdb: rdb, cfg: c.Config(), alone: c.Alone()}
+	return &Recovery{Walker: c.Walker, rdb: rdb, cfg: c.Config(), alone: c.Alone(), queue: c}
 }

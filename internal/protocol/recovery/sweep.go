@@ -175,7 +175,7 @@ func dueInSweep(session string, now int64, since time.Duration) bool {
 
 // unwatched returns the sessions that neither workers nor Reap will find.
 func (r *Recovery) unwatched(ctx context.Context, now int64, sessions []string) ([]string, error) {
-	rest, err := r.Absent(ctx, rediskey.Ready, sessions)
+	rest, err := r.notWaiting(ctx, sessions)
 	if err != nil || len(rest) == 0 {
 		return nil, err
 	}

@@ -51,6 +51,24 @@ const (
 	signalPrefix = "turnstile:signal:"
 )
 
+// Who is next among sessions, if workers sort them: see lua/lib/fleet.lua. All keys lie in the slot of Ready.
+const (
+	fleet   = "turnstile:{" + Ready + "}:"
+	Sorted  = fleet + "sorted"  // ZSET session key -> ms since which it waits: those of Ready that were sorted
+	Places  = fleet + "places"  // HASH session key -> agent and limits: of those
+	Queues  = fleet + "queue:"  // prefix, an agent: ZSET session key -> tag
+	Held    = fleet + "held:"   // prefix, a limit: ZSET session key -> tag
+	Bells   = fleet + "bell:"   // prefix, an agent: ZSET that wakes a worker
+	Waits   = fleet + "waits"   // ZSET limit that holds sessions back -> ms: next looks at them then
+	Holds   = fleet + "holds"   // HASH session key -> token and limits: of those that run and count for a limit
+	Ends    = fleet + "ends"    // ZSET session key -> ms: end of the hold
+	Running = fleet + "running" // HASH limit -> how many hold it
+	Limits  = fleet + "limits"  // HASH limit -> its cap
+	Fair    = fleet + "fair"    // ZSET tenant -> tag of its last session; a blank: of the last one that was taken
+	Tenants = fleet + "tenants" // STRING the tenants, as JSON
+	Pools   = fleet + "pools"   // STRING that lasts while a worker lives that runs some of its agents only
+)
+
 // Layout is the version of the keys: field v of a session's record.
 const Layout = "1"
 

@@ -18,7 +18,7 @@ zremrangebyscore K x x|zrevrange K x x|zscan K x|zscore K x|scan x|time|publish 
 	keys: written(
 		rediskey.Timer("rights"), rediskey.Ready, rediskey.Due, rediskey.Owned, rediskey.Sessions, rediskey.Names, rediskey.Attention,
 		rediskey.Unlisted, rediskey.Waiting, rediskey.Scan, rediskey.Outbox, rediskey.Destinations, rediskey.Tokens(time.Time{}),
-		rediskey.AllQueues, rediskey.Servers, rediskey.Processes,
+		rediskey.AllQueues, rediskey.Servers, rediskey.Processes, rediskey.Sorted,
 	),
 }
 
@@ -33,7 +33,7 @@ zrangebyscore K x x|zrank K x|zrem K x|zremrangebyrank K x x|zremrangebyscore K 
 scan x|time|publish C x`,
 	keys: append(written(
 		rediskey.Ready, rediskey.Due, rediskey.Owned, rediskey.Sessions, rediskey.Names, rediskey.Attention, rediskey.Unlisted,
-		rediskey.Outbox, rediskey.Destinations, rediskey.Routes, rediskey.Temporary, rediskey.AllQueues, rediskey.Processes,
+		rediskey.Outbox, rediskey.Destinations, rediskey.Routes, rediskey.Temporary, rediskey.AllQueues, rediskey.Processes, rediskey.Sorted,
 	),
 		[]any{"eval", "return 1", 1, rediskey.Waiting}, []any{"evalsha", "x", 1, rediskey.Waiting},
 		[]any{"hmget", rediskey.Waiting, "x"}, []any{"hincrby", rediskey.Waiting, "x", "x"},
