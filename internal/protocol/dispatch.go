@@ -104,20 +104,35 @@ func (c *Consumer) arrived(ctx context.Context, p pick) (list []arrival, all boo
 	return append(list, p.taken...), len(waiting) < most, err
 }
 
-// place adds sessions to the arguments of dispatch. Those with a wrong name leave the ready index.
-func (c *Consumer) place(ctx context.Context, table *tenants.Table, arrived []arrival, args *scripts.DispatchArgs) error {
-	if len(arrived) == 0 {
-		return nil
+// agentsOf reads the agents of sessions that have one, unless that makes no difference: all run here, and have no limits.
+func (c *Consumer) agentsOf(ctx context.Context, table *tenants.Table, arrived []arrival) ([]string, error) {
+	names, own := make([]string, len(arrived)), c.cfg.Serves()
+	elsewhere, known := c.cfg.Elsewhere()
+	differs := func(agent string) bool { return !slices.Contains(own, agent) }
+	if len(arrived) == 0 || known && len(own) == len(c.cfg.Agents) && !slices.ContainsFunc(elsewhere, differs) && !table.LimitsAgents() {
+		return names, nil
 	}
-	agents := make([]*redis.StringCmd, len(arrived))
+	read := make([]*redis.StringCmd, len(arrived))
 	_, err := c.rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 		for i, a := range arrived {
-			agents[i] = pipe.HGet(ctx, rediskey.For(a.session).Record(), "agent")
+			read[i] = pipe.HGet(ctx, rediskey.For(a.session).Record(), "agent")
 		}
 		return nil
 	})
 	var reply redis.Error
 	if err != nil && !errors.As(err, &reply) { // the claim finds out what is wrong with a session
+		return nil, err
+	}
+	for i := range read {
+		names[i] = read[i].Val()
+	}
+	return names, nil
+}
+
+// place adds sessions to the arguments of dispatch. Those with a wrong name leave the ready index.
+func (c *Consumer) place(ctx context.Context, table *tenants.Table, arrived []arrival, args *scripts.DispatchArgs) error {
+	agents, err := c.agentsOf(ctx, table, arrived)
+	if err != nil {
 		return err
 	}
 	var wrong []any
@@ -126,7 +141,7 @@ func (c *Consumer) place(ctx context.Context, table *tenants.Table, arrived []ar
 			wrong = append(wrong, a.session)
 			continue
 		}
-		tenant, agent := table.Of(a.session), cmp.Or(a.agent, agents[i].Val(), c.cfg.AgentOf(a.session))
+		tenant, agent := table.Of(a.session), cmp.Or(a.agent, agents[i], c.cfg.AgentOf(a.session))
 		args.Arrived = append(args.Arrived, a.session)
 		args.Since = append(args.Since, strconv.FormatInt(int64(a.since), 10))
 		args.Tenants = append(args.Tenants, tenant)

@@ -23,95 +23,133 @@
 -- RETURNS
 --   result: found:list held:list more:flag    found: sessions to claim; held: those of them that have a hold; more: call again
 
-local now, capped, bells = now_ms(), call('EXISTS', s.limits) == 1, {}
-
+local now = now_ms()
 for _, session in ipairs(call('ZRANGEBYSCORE', s.ends, '-inf', int(now), 'LIMIT', 0, 100)) do end_hold(s, session) end
 
--- tag_of(agent, tenant, share) returns the tag of a tenant's next session.
-local function tag_of(agent, tenant, share)
-  local clocks = call('ZMSCORE', s.fair, agent, agent .. ' ' .. tenant)
-  local tag = int(math.max(tonumber(clocks[1] or 0), tonumber(clocks[2] or 0)) + tonumber(share))
-  call('ZADD', s.fair, tag, agent .. ' ' .. tenant)
-  return tag
+local own, bells, capped = {}, {}, call('EXISTS', s.limits) == 1
+for _, agent in ipairs(agents) do own[agent], bells[agent] = true, true end
+
+-- 1. What has arrived, and is not sorted yet.
+local new, seen = {}, {}
+local direct = named == '' and #arrived <= most and not capped and call('EXISTS', s.sorted, s.holds) == 0
+if #arrived > 0 then
+  local there, kept = call('ZMSCORE', s.ready, unpack(arrived)), call('HMGET', s.place, unpack(arrived))
+  call('ZREM', s.ready, unpack(arrived)) -- first: a full Redis lets a script that has written go on
+  for i, session in ipairs(arrived) do
+    local taken = not string.match(since[i], '^[1-9]')
+    if (there[i] or taken) and not kept[i] and not seen[session] then
+      local agent = string.match(to[i], '^%S+')
+      seen[session], direct = true, direct and own[agent]
+      new[#new + 1] = {session = session, agent = agent, tenant = agent .. ' ' .. tenants[i], at = i}
+    end
+  end
 end
 
-for i, session in ipairs(arrived) do
-  local at = since[i] == '0' and int(now) or string.gsub(since[i], '^-', '')
-  local there = call('ZREM', s.ready, session) == 1 -- first: a full Redis lets a script that has written go on
-  if (there or at ~= since[i]) and call('HEXISTS', s.place, session) == 0 then
-    local agent = string.match(to[i], '^%S+')
-    call('HSET', s.place, session, to[i])
-    call('ZADD', s.sorted, at, session)
-    call('ZADD', s.queue .. agent, tag_of(agent, tenants[i], shares[i]), session)
-    bells[agent] = true
+local found, held = {}, {}
+if direct then -- nobody waits, and there is room for all
+  for i, one in ipairs(new) do found[i] = one.session end
+  return result{found = found, held = held, more = false}
+end
+
+if #new > 0 then
+  local names, tags = {}, {}
+  for _, one in ipairs(new) do
+    for _, name in ipairs{one.agent, one.tenant} do
+      if not tags[name] then names[#names + 1], tags[name] = name, 0 end
+    end
   end
+  for i, tag in ipairs(call('ZMSCORE', s.fair, unpack(names))) do tags[names[i]] = tonumber(tag or 0) end
+  local kept, waits, queues, last = {}, {}, {}, {}
+  for _, one in ipairs(new) do
+    local tag = math.max(tags[one.agent], tags[one.tenant]) + tonumber(shares[one.at])
+    local at, queue = string.gsub(since[one.at], '^-', ''), queues[one.agent] or {}
+    tags[one.tenant], queues[one.agent], bells[one.agent] = tag, queue, true
+    queue[#queue + 1], queue[#queue + 2] = int(tag), one.session
+    kept[#kept + 1], kept[#kept + 2] = one.session, to[one.at]
+    waits[#waits + 1], waits[#waits + 2] = at == '0' and int(now) or at, one.session
+    last[#last + 1], last[#last + 2] = int(tag), one.tenant
+  end
+  call('HSET', s.place, unpack(kept))
+  call('ZADD', s.sorted, unpack(waits))
+  call('ZADD', s.fair, unpack(last))
+  for agent, queue in pairs(queues) do call('ZADD', s.queue .. agent, unpack(queue)) end
 end
 let_held_on(s, now)
 
--- The first of each queue: {tag, session}, or false.
-local tops = {}
-local function look(agent)
-  local top
-  if named == '' then
-    top = call('ZRANGE', s.queue .. agent, 0, 0, 'WITHSCORES')
-  else
-    top = {named, call('ZSCORE', s.queue .. agent, named)}
-  end
-  tops[agent] = top[2] and {tonumber(top[2]), top[1]}
-end
-if most > 0 then for _, agent in ipairs(agents) do look(agent) end end
-
-local found, held, looked, clock = {}, {}, 0, false
-while #found < most and looked < 128 do
-  local agent
-  for _, a in ipairs(agents) do
-    if tops[a] and (not agent or tops[a][1] < tops[agent][1]) then agent = a end
-  end
-  if not agent then break end
-  local tag, session = tops[agent][1], tops[agent][2]
-  looked = looked + 1
-  call('ZREM', s.queue .. agent, session)
-  look(agent)
-  local place = call('HGET', s.place, session)
-  if place and string.match(place, '^%S+') == agent then
-    local full, counts = room_for(s, 'session:' .. session) == 0 and 'session:' .. session, {}
-    for limit in string.gmatch(capped and names_after(place) or '', '%S+') do
-      local space = room_for(s, limit)
-      if space and space <= 0 then full = full or limit elseif space then counts[#counts + 1] = limit end
-    end
-    if full then
-      call('ZADD', s.held .. full, int(tag), session)
-      call('ZADD', s.waits, 'NX', int(now + held_recheck), full)
-      for _, limit in ipairs(counts) do call('ZADD', s.waits, 'XX', 0, limit) end -- it does not use their room
+-- lowest(n) returns the n sessions with the lowest tags of all queues.
+local function lowest(n)
+  local all = {}
+  for _, agent in ipairs(agents) do
+    local list
+    if named == '' then
+      list = call('ZRANGE', s.queue .. agent, 0, n - 1, 'WITHSCORES')
     else
-      call('HDEL', s.place, session)
-      call('ZREM', s.sorted, session)
-      clock = named == '' and math.max(clock or 0, tag)
-      found[#found + 1] = session
-      if #counts > 0 then
-        held[#held + 1] = session
-        for _, limit in ipairs(counts) do call('HINCRBY', s.running, limit, 1) end
-        call('HSET', s.holds, session, token .. ' ' .. table.concat(counts, ' '))
-        call('ZADD', s.ends, int(now + ttl), session)
+      list = {named, call('ZSCORE', s.queue .. agent, named)}
+    end
+    for i = 1, #list, 2 do
+      if list[i + 1] then all[#all + 1] = {session = list[i], agent = agent, tag = tonumber(list[i + 1]), nth = #all} end
+    end
+  end
+  table.sort(all, function(a, b) return a.tag < b.tag or a.tag == b.tag and a.nth < b.nth end)
+  for i = #all, n + 1, -1 do all[i] = nil end
+  return all
+end
+
+-- 2. The next ones. A session over a limit waits behind that instead of in its queue.
+local looked, clock = 0, false
+while #found < most and looked < 128 do
+  local heads, sessions = lowest(math.min(most - #found, 128)), {}
+  if #heads == 0 then break end
+  for i, one in ipairs(heads) do sessions[i] = one.session end
+  local kept, holds = call('HMGET', s.place, unpack(sessions)), call('HMGET', s.holds, unpack(sessions))
+  local gone, off = {}, {}
+  for i, one in ipairs(heads) do
+    local session, place = one.session, kept[i]
+    gone[one.agent] = gone[one.agent] or {}
+    table.insert(gone[one.agent], session)
+    if place and string.match(place, '^%S+') == one.agent then
+      local full, counts = holds[i] and 'session:' .. session, {}
+      for limit in string.gmatch(capped and names_after(place) or '', '%S+') do
+        local space = room_for(s, limit)
+        if space and space <= 0 then full = full or limit elseif space then counts[#counts + 1] = limit end
+      end
+      if full then
+        call('ZADD', s.held .. full, int(one.tag), session)
+        call('ZADD', s.waits, 'NX', int(now + held_recheck), full)
+        for _, limit in ipairs(counts) do call('ZADD', s.waits, 'XX', 0, limit) end -- it does not use their room
+      else
+        off[#off + 1], found[#found + 1] = session, session
+        clock = named == '' and one.tag
+        if #counts > 0 then
+          held[#held + 1] = session
+          for _, limit in ipairs(counts) do call('HINCRBY', s.running, limit, 1) end
+          call('HSET', s.holds, session, token .. ' ' .. table.concat(counts, ' '))
+          call('ZADD', s.ends, int(now + ttl), session)
+        end
       end
     end
   end
+  looked = looked + #heads
+  for agent, list in pairs(gone) do call('ZREM', s.queue .. agent, unpack(list)) end
+  if #off > 0 then
+    call('HDEL', s.place, unpack(off))
+    call('ZREM', s.sorted, unpack(off))
+  end
 end
 
+-- 3. The clocks, and bells for what is left.
 if call('EXISTS', s.sorted) == 0 then
   call('DEL', s.fair) -- nobody waits: all tenants begin anew
 elseif clock then
-  local clocks = {}
+  local clocks, over = {}, {}
   for _, agent in ipairs(agents) do clocks[#clocks + 1], clocks[#clocks + 2] = int(clock), agent end
   call('ZADD', s.fair, 'GT', unpack(clocks))
-  local lowest = call('ZRANGE', s.fair, 0, 99, 'WITHSCORES')
-  for i = 1, #lowest, 2 do -- a tenant at or below its agent's clock begins at that anyway
-    local agent = string.match(lowest[i], '^(%S+) ')
-    if agent and tonumber(lowest[i + 1]) <= tonumber(call('ZSCORE', s.fair, agent) or 0) then call('ZREM', s.fair, lowest[i]) end
+  for _, name in ipairs(call('ZRANGEBYSCORE', s.fair, '-inf', int(clock), 'LIMIT', 0, 20)) do
+    if own[string.match(name, '^(%S+) ') or ''] then over[#over + 1] = name end -- the tenant begins at the clock anyway
   end
+  if #over > 0 then call('ZREM', s.fair, unpack(over)) end
 end
-for _, agent in ipairs(agents) do bells[agent] = true end
 for agent in pairs(bells) do
   if call('EXISTS', s.queue .. agent) == 1 then ring_bell(s, agent) end
 end
-return result{found = found, held = held, more = #found < most and looked == 128}
+return result{found = found, held = held, more = #found < most and looked >= 128}

@@ -150,5 +150,8 @@ func LimitsOf(tenant, agent string) []string {
 // Caps are the caps of limits, by name. KIND:* is that of each limit of a kind without its own.
 func (t *Table) Caps() map[string]int { return t.caps }
 
+// LimitsAgents reports whether agents have limits.
+func (t *Table) LimitsAgents() bool { return len(t.file.Agents) > 0 }
+
 // Tenants are the entries' names, sorted.
 func (t *Table) Tenants() []string { return slices.Sorted(maps.Keys(t.file.Tenants)) }
