@@ -25,6 +25,7 @@ func (l *life) calm() {
 	case <-l.enabled:
 	case <-l.ctx.Done():
 	}
+	l.applyTenants(`{"tenants": {}}`) // without a limit, for which sessions would wait
 	sleep(l.ctx, settled)
 	l.log.Add(history.Record{Kind: history.Calm})
 	l.isCalm.Store(true)

@@ -18,6 +18,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile"
+	"turnstile/internal/protocol/rediskey"
+	"turnstile/pkg/admin"
 )
 
 const (
@@ -83,6 +85,7 @@ func run(seed uint64, stuckLimit int, faults func(*life, context.Context)) Summa
 	if l.receiver, err = newReceiver(l); err != nil {
 		panic(err)
 	}
+	l.applyTenants(`{"tenants": {"plain": {"sessions": ["plain:*"], "running": 1}, "*": {"weight": 2}}}`)
 	var running sync.WaitGroup // until the end
 	running.Go(func() { _ = l.receiver.server.Serve(l.receiver) })
 	for i := range workers {
@@ -121,6 +124,27 @@ func run(seed uint64, stuckLimit int, faults func(*life, context.Context)) Summa
 	l.server.redis.Close()
 	time.Sleep(time.Minute) // go-redis' goroutines end; one that did not would be a deadlock of the bubble
 	return summary
+}
+
+// applyTenants gives every third life a table of tenants.
+func (l *life) applyTenants(table string) {
+	if l.seed%3 > 0 {
+		return
+	}
+	rdb := open(l.server.link("tenants"))
+	defer func() { _ = rdb.Close() }()
+	if err := admin.NewClient(rdb).ApplyTenants(l.ctx, []byte(table)); err != nil {
+		panic(err)
+	}
+}
+
+// holding returns what is still counted for a limit.
+func holding(ctx context.Context, rdb redis.UniversalClient) string {
+	counts, err := rdb.HGetAll(ctx, rediskey.Running).Result()
+	if err != nil || len(counts) > 0 {
+		return fmt.Sprintf("limits are still held: %v %v", counts, err)
+	}
+	return ""
 }
 
 // events sends messages and makes faults. It returns at the end of everything, or when that is
@@ -164,7 +188,7 @@ func (l *life) settles(rdb redis.UniversalClient, ended <-chan struct{}) string 
 	h := harvest.New(rdb, l.log)
 	for {
 		left := h.Left(l.ctx, func(string) bool { return false })
-		if left == nil && l.receiver.hasAll() {
+		if left == nil && l.receiver.hasAll() && holding(l.ctx, rdb) == "" {
 			return "ok"
 		}
 		select {
