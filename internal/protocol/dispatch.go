@@ -19,9 +19,6 @@ import (
 	"turnstile/internal/redis/script"
 )
 
-// arriveMost is how many sessions one call of dispatch sorts.
-const arriveMost = 128
-
 // pick says which sessions a worker wants.
 type pick struct {
 	most  int
@@ -40,15 +37,14 @@ type arrival struct {
 // lua/dispatch.lua. Those of an agent that no living worker runs are among them, for Claim to say so. The caller must claim
 // the sessions or put them back, and Leave those that it does not run.
 func (c *Consumer) dispatch(ctx context.Context, table *tenants.Table, p pick) ([]string, error) {
-	token := rand.Text()
+	token, arrived := rand.Text(), p.taken
+	if p.named != "" { // its sender enters it into the ready index a moment after the signal
+		arrived = []arrival{{session: p.named}}
+	}
 	for {
-		arrived, all, err := c.arrived(ctx, p)
-		if err != nil {
-			return nil, err
-		}
-		args := scripts.DispatchArgs{Queue: rediskey.Queues, Held: rediskey.Held, Bell: rediskey.Bells, TTL: c.ttl(), Token: token, Named: p.named}
-		if all {
-			args.Most = int64(p.most)
+		args := scripts.DispatchArgs{
+			Queue: rediskey.Queues, Held: rediskey.Held, Bell: rediskey.Bells, TTL: c.ttl(), Token: token, Most: int64(p.most), Named: p.named,
+			Agents: nil, Arrived: nil, Since: nil, Tenants: nil, Shares: nil, To: nil,
 		}
 		if err := c.place(ctx, table, arrived, &args); err != nil {
 			return nil, err
@@ -60,10 +56,14 @@ func (c *Consumer) dispatch(ctx context.Context, table *tenants.Table, p pick) (
 		if err != nil {
 			return nil, err
 		}
-		p.taken = nil
 		c.holds.add(texts(r.Held), token)
-		if all && (len(r.Found) > 0 || !r.More) {
+		if len(r.Rest) == 0 && (len(r.Found) > 0 || !r.More) {
 			return texts(r.Found), nil
+		}
+		arrived = arrived[:0:0]
+		for i := 0; i+1 < len(r.Rest); i += 2 {
+			since, _ := strconv.ParseFloat(r.Rest.Text(i+1), 64)
+			arrived = append(arrived, arrival{session: r.Rest.Text(i), since: since})
 		}
 	}
 }
@@ -87,21 +87,6 @@ func (c *Consumer) runs() func(agent string) bool {
 	return func(agent string) bool {
 		return !known || slices.Contains(c.cfg.Agents, agent) || slices.Contains(elsewhere, agent)
 	}
-}
-
-// arrived returns sessions that are to be sorted. all: there are no others.
-func (c *Consumer) arrived(ctx context.Context, p pick) (list []arrival, all bool, err error) {
-	if p.named != "" {
-		// Its sender enters it into the ready index a moment after the signal.
-		return []arrival{{session: p.named}}, true, nil
-	}
-	most := arriveMost - len(p.taken)
-	waiting, err := c.rdb.ZRangeWithScores(ctx, rediskey.Ready, 0, int64(most-1)).Result()
-	for _, z := range waiting {
-		session, _ := z.Member.(string)
-		list = append(list, arrival{session: session, since: z.Score})
-	}
-	return append(list, p.taken...), len(waiting) < most, err
 }
 
 // agentsOf reads the agents of sessions that have one, unless that makes no difference: all run here, and have no limits.
@@ -190,7 +175,7 @@ func (c *Consumer) awaitDispatch(ctx context.Context, table *tenants.Table, bloc
 
 // sortAgain sorts sessions for another agent, which a claim has named.
 func (c *Consumer) sortAgain(ctx context.Context, table *tenants.Table, others []arrival) error {
-	for some := range slices.Chunk(others, arriveMost/2) {
+	for some := range slices.Chunk(others, 128) { // as dispatch takes them
 		if _, err := c.dispatch(ctx, table, pick{taken: some}); err != nil {
 			return err
 		}
@@ -301,7 +286,7 @@ func (c *Claim) Leave(ctx context.Context) error {
 
 // hold renews the holds with these tokens, or gives them back if ttl is 0. A session with the token "" has none.
 func (c *Consumer) hold(ctx context.Context, sessions, tokens []string, ttl int64) error {
-	args := scripts.HoldArgs{Queue: rediskey.Queues, Held: rediskey.Held, Bell: rediskey.Bells, TTL: ttl}
+	args := scripts.HoldArgs{Queue: rediskey.Queues, Held: rediskey.Held, Bell: rediskey.Bells, TTL: ttl, Sessions: nil, Tokens: nil}
 	for i, token := range tokens {
 		if token != "" {
 			args.Sessions, args.Tokens = append(args.Sessions, sessions[i]), append(args.Tokens, token)

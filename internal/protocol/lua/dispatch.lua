@@ -15,13 +15,15 @@
 --   most number      how many sessions to take
 --   named            '', or the only session to take
 --   agents list      whose sessions to take
---   arrived list     sessions, at most 128
+--   arrived list     sessions that have arrived, at most 128
 --   since list       since when each of them waits, ms; with a minus if the caller has taken it off the index, 0: now
 --   tenants list     the tenant of each
 --   shares list      10^6 / weight of that tenant
 --   to list          the place of each
 -- RETURNS
---   result: found:list held:list more:flag    found: sessions to claim; held: those of them that have a hold; more: call again
+--   result: found:list held:list more:flag rest:list
+--     found: sessions to claim; held: those of them that have a hold; more: call again; rest: session, since ... of
+--     further ones that have arrived, to be sorted before any is taken
 
 local now = now_ms()
 for _, session in ipairs(call('ZRANGEBYSCORE', s.ends, '-inf', int(now), 'LIMIT', 0, 100)) do end_hold(s, session) end
@@ -30,7 +32,7 @@ local own, bells, capped = {}, {}, call('EXISTS', s.limits) == 1
 for _, agent in ipairs(agents) do own[agent], bells[agent] = true, true end
 
 -- 1. What has arrived, and is not sorted yet.
-local new, seen = {}, {}
+local new, seen, rest = {}, {}, {}
 local direct = named == '' and #arrived <= most and not capped and call('EXISTS', s.sorted, s.holds) == 0
 if #arrived > 0 then
   local there, kept = call('ZMSCORE', s.ready, unpack(arrived)), call('HMGET', s.place, unpack(arrived))
@@ -45,10 +47,13 @@ if #arrived > 0 then
   end
 end
 
+if named == '' then rest = call('ZRANGE', s.ready, 0, 127, 'WITHSCORES') end
+if #rest > 0 then direct, most = false, 0 end
+
 local found, held = {}, {}
 if direct then -- nobody waits, and there is room for all
   for i, one in ipairs(new) do found[i] = one.session end
-  return result{found = found, held = held, more = false}
+  return result{found = found, held = held, more = false, rest = rest}
 end
 
 if #new > 0 then
@@ -152,4 +157,4 @@ end
 for agent in pairs(bells) do
   if call('EXISTS', s.queue .. agent) == 1 then ring_bell(s, agent) end
 end
-return result{found = found, held = held, more = #found < most and looked >= 128}
+return result{found = found, held = held, more = #found < most and looked >= 128, rest = rest}

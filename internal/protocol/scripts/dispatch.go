@@ -29,7 +29,7 @@ type DispatchArgs struct {
 	Most    int64    // how many sessions to take
 	Named   string   // '', or the only session to take
 	Agents  []string // whose sessions to take
-	Arrived []string // sessions, at most 128
+	Arrived []string // sessions that have arrived, at most 128
 	Since   []string // since when each of them waits, ms; with a minus if the caller has taken it off the index, 0: now
 	Tenants []string // the tenant of each
 	Shares  []string // 10^6 / weight of that tenant
@@ -46,9 +46,10 @@ type DispatchResult struct {
 	Found script.Result
 	Held  script.Result
 	More  bool
+	Rest  script.Result
 }
 
 func readDispatch(l script.Result) (r DispatchResult) {
-	r.Found, r.Held, r.More = l.List(0), l.List(1), l.Bool(2)
+	r.Found, r.Held, r.More, r.Rest = l.List(0), l.List(1), l.Bool(2), l.List(3)
 	return r
 }

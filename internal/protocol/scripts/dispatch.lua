@@ -17,13 +17,15 @@
 --   most number      how many sessions to take
 --   named            '', or the only session to take
 --   agents list      whose sessions to take
---   arrived list     sessions, at most 128
+--   arrived list     sessions that have arrived, at most 128
 --   since list       since when each of them waits, ms; with a minus if the caller has taken it off the index, 0: now
 --   tenants list     the tenant of each
 --   shares list      10^6 / weight of that tenant
 --   to list          the place of each
 -- RETURNS
---   result: found:list held:list more:flag    found: sessions to claim; held: those of them that have a hold; more: call again
+--   result: found:list held:list more:flag rest:list
+--     found: sessions to claim; held: those of them that have a hold; more: call again; rest: session, since ... of
+--     further ones that have arrived, to be sorted before any is taken
 
 local call, pcall, try = redis.call, redis.pcall, pcall
 local KEYS, ARGV = KEYS, ARGV
@@ -123,7 +125,7 @@ local own, bells, capped = {}, {}, call('EXISTS', s_limits) == 1
 for _, agent in ipairs(agents) do own[agent], bells[agent] = true, true end
 
 -- 1. What has arrived, and is not sorted yet.
-local new, seen = {}, {}
+local new, seen, rest = {}, {}, {}
 local direct = named == '' and #arrived <= most and not capped and call('EXISTS', s_sorted, s_holds) == 0
 if #arrived > 0 then
   local there, kept = call('ZMSCORE', s_ready, unpack(arrived)), call('HMGET', s_place, unpack(arrived))
@@ -138,10 +140,13 @@ if #arrived > 0 then
   end
 end
 
+if named == '' then rest = call('ZRANGE', s_ready, 0, 127, 'WITHSCORES') end
+if #rest > 0 then direct, most = false, 0 end
+
 local found, held = {}, {}
 if direct then -- nobody waits, and there is room for all
   for i, one in ipairs(new) do found[i] = one.session end
-  return {found, held, false}
+  return {found, held, false, rest}
 end
 
 if #new > 0 then
@@ -245,4 +250,4 @@ end
 for agent in pairs(bells) do
   if call('EXISTS', s_queue .. agent) == 1 then ring_bell(s_bell, agent) end
 end
-return {found, held, #found < most and looked >= 128}
+return {found, held, #found < most and looked >= 128, rest}
