@@ -269,7 +269,7 @@ func (c *Consumer) Line(ctx context.Context) (w Waiting, err error) {
 	return w, err
 }
 
-// Leave gives back what sessions hold of limits that were taken and not claimed. If that fails, their holds end with their
+// Leave releases what sessions hold of limits that were taken and not claimed. If that fails, their holds end with their
 // leases.
 func (c *Consumer) Leave(ctx context.Context, sessions ...string) error {
 	tokens := make([]string, len(sessions))
@@ -279,12 +279,12 @@ func (c *Consumer) Leave(ctx context.Context, sessions ...string) error {
 	return c.hold(ctx, sessions, tokens, 0)
 }
 
-// Leave gives back what the claim holds of limits, after its end.
+// Leave releases what the claim holds of limits, after its end.
 func (c *Claim) Leave(ctx context.Context) error {
 	return c.consumer.hold(ctx, []string{c.session}, []string{c.hold}, 0)
 }
 
-// hold renews the holds with these tokens, or gives them back if ttl is 0. A session with the token "" has none.
+// hold renews the holds with these tokens, or releases them if ttl is 0. A session with the token "" has none.
 func (c *Consumer) hold(ctx context.Context, sessions, tokens []string, ttl int64) error {
 	args := scripts.HoldArgs{Queue: rediskey.Queues, Held: rediskey.Held, Bell: rediskey.Bells, TTL: ttl, Sessions: nil, Tokens: nil}
 	for i, token := range tokens {

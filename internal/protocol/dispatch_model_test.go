@@ -14,7 +14,7 @@ type line struct {
 	holds  map[string]hold   // those that run and count for a limit
 	caps   map[string]int
 	tags   map[string]int  // by agent and tenant: the tag of its last session; by agent: that of the last one that was taken
-	looks  map[string]bool // limits to look at when something is given back: they have room that nobody used
+	looks  map[string]bool // limits to look at when something is released: they have room that nobody used
 }
 
 type lined struct {

@@ -253,7 +253,7 @@ func lifeOfTheLine(t *testing.T, r *rand.Rand) {
 			for _, s := range got {
 				owner[s] = w
 			}
-		case what == 8: // an end, or a late one of another worker, which gives nothing back
+		case what == 8: // an end, or a late one of another worker, which releases nothing
 			if of, ok := owner[s]; ok && r.IntN(3) > 0 {
 				w = of
 				delete(owner, s)

@@ -200,10 +200,10 @@ func (d *dispatcher) claim(sessions []string) error {
 	return err
 }
 
-// left logs that sessions could not give back what they hold of limits.
+// left logs that sessions could not release what they hold of limits.
 func (d *dispatcher) left(err error) {
 	if err != nil && d.life.work.Err() == nil {
-		d.log.Warn("limits were not given back: they are when the leases end", "error", err)
+		d.log.Warn("what sessions hold of limits was not released: it ends with the leases", "error", err)
 	}
 }
 

@@ -1,11 +1,11 @@
--- hold: renews what sessions hold of limits, or gives it back. A hold with another token stays: another owner has it.
+-- hold: renews what sessions hold of limits, or releases it. A hold with another token stays: another owner has it.
 --
 -- KEYS holds ends running limits place waits
 -- ARGS
 --   s.queue          prefix of the agents' queues
 --   s.held           prefix of those that are held back
 --   s.bell           prefix of the agents' bells
---   ttl number       of the holds from now, ms. 0: give them back
+--   ttl number       of the holds from now, ms. 0: release them
 --   sessions list    at most 1,000
 --   tokens list      of their holds
 -- RETURNS

@@ -47,7 +47,7 @@ local function end_hold(s_ends, s_holds, s_running, s_waits, session)
   end
 end
 
--- held_recheck is how often, in ms, dispatch looks at the sessions behind a limit if nothing was given back.
+-- held_recheck is how often, in ms, dispatch looks at the sessions behind a limit if nothing was released.
 local held_recheck = 5000
 
 -- A whole number as text. Lua would write large ones as 1.7e+12.

@@ -24,7 +24,7 @@ type HoldArgs struct {
 	Queue    string   // prefix of the agents' queues
 	Held     string   // prefix of those that are held back
 	Bell     string   // prefix of the agents' bells
-	TTL      int64    // of the holds from now, ms. 0: give them back
+	TTL      int64    // of the holds from now, ms. 0: release them
 	Sessions []string // at most 1,000
 	Tokens   []string // of their holds
 }

@@ -1,13 +1,13 @@
 -- Code generated from ../lua/hold.lua by go generate; DO NOT EDIT.
 --
--- hold: renews what sessions hold of limits, or gives it back. A hold with another token stays: another owner has it.
+-- hold: renews what sessions hold of limits, or releases it. A hold with another token stays: another owner has it.
 --
 -- KEYS holds ends running limits place waits
 -- ARGS
 --   s.queue          prefix of the agents' queues
 --   s.held           prefix of those that are held back
 --   s.bell           prefix of the agents' bells
---   ttl number       of the holds from now, ms. 0: give them back
+--   ttl number       of the holds from now, ms. 0: release them
 --   sessions list    at most 1,000
 --   tokens list      of their holds
 -- RETURNS
@@ -33,7 +33,7 @@ local function end_hold(s_ends, s_holds, s_running, s_waits, session)
   end
 end
 
--- held_recheck is how often, in ms, dispatch looks at the sessions behind a limit if nothing was given back.
+-- held_recheck is how often, in ms, dispatch looks at the sessions behind a limit if nothing was released.
 local held_recheck = 5000
 
 -- ring_bell(s, agent) wakes one worker that waits for sessions of an agent.

@@ -3,10 +3,10 @@
 --
 -- A session that was sorted has a place, "agent limit ...", and waits either in the queue of that agent or with those
 -- that are held back by one limit. The place is the truth: an entry without it, or in another agent's queue, is left
--- over. A session that was let on and counts for a limit has a hold, "token limit ...", until it is given back or
+-- over. A session that was let on and counts for a limit has a hold, "token limit ...", until it is released or
 -- its lease ends.
 
--- held_recheck is how often, in ms, dispatch looks at the sessions behind a limit if nothing was given back.
+-- held_recheck is how often, in ms, dispatch looks at the sessions behind a limit if nothing was released.
 local held_recheck = 5000
 
 -- names_after(text) returns the names after the first word of a place or hold.
