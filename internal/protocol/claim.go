@@ -83,7 +83,7 @@ func (c *Consumer) Claim(parent context.Context, sessions []string) ([]*Claim, e
 				claim.hold = c.holds.take(claim.session)
 				claims = append(claims, claim)
 			case scripts.Other:
-				if table := c.cfg.Tenants(); table != nil && r.Missing == 0 {
+				if c.cfg.Tenants() != nil && r.Missing == 0 && c.cfg.Covers(r.Agent, claim.session) {
 					others = append(others, arrival{session: claim.session, since: -float64(r.Now), agent: r.Agent})
 				} else if c.unserved(parent, claim.session, r) {
 					again = append(again, claim.session)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"turnstile/internal/protocol/agents"
 	"turnstile/internal/protocol/rediskey"
 	"turnstile/internal/protocol/scripts"
 	"turnstile/internal/protocol/tenants"
@@ -116,7 +117,7 @@ func (c *Consumer) agentsOf(ctx context.Context, table *tenants.Table, arrived [
 
 // place adds sessions to the arguments of dispatch. Those with a wrong name leave the ready index.
 func (c *Consumer) place(ctx context.Context, table *tenants.Table, arrived []arrival, args *scripts.DispatchArgs) error {
-	agents, err := c.agentsOf(ctx, table, arrived)
+	read, err := c.agentsOf(ctx, table, arrived)
 	if err != nil {
 		return err
 	}
@@ -126,7 +127,12 @@ func (c *Consumer) place(ctx context.Context, table *tenants.Table, arrived []ar
 			wrong = append(wrong, a.session)
 			continue
 		}
-		tenant, agent := table.Of(a.session), cmp.Or(a.agent, agents[i], c.cfg.AgentOf(a.session))
+		agent := cmp.Or(a.agent, read[i])
+		// A sender's Redis user may write any name into its sessions' records.
+		if agents.ValidateName(agent) != nil || !c.cfg.Covers(agent, a.session) {
+			agent = c.cfg.AgentOf(a.session)
+		}
+		tenant := table.Of(a.session)
 		args.Arrived = append(args.Arrived, a.session)
 		args.Since = append(args.Since, strconv.FormatInt(int64(a.since), 10))
 		args.Tenants = append(args.Tenants, tenant)

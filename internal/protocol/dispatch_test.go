@@ -141,6 +141,38 @@ func TestClaimNamesAnotherAgent(t *testing.T) {
 	expect.List(t, "taken by the other agent's worker", pop(t, b, 1), key)
 }
 
+// A sender's Redis user may write any agent into its sessions' records. That stops nobody.
+func TestForgedAgentStopsNobody(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.New(t)
+	table := apply(t, rdb, `{"tenants": {"*": {"running": 5}}, "agents": {"a": {"running": 5}}}`)
+	w := actors.NewWorker(t, rdb, "one", sorted(table, "a"), func(c *protocol.Config) { c.Covers = func(agent, _ string) bool { return agent != "b" } })
+	for i, agent := range []string{"x y", "a tenant:x z", " ", strings.Repeat("n", 100), "b"} {
+		key := fmt.Sprintf("x:a:%d", i)
+		expect.OK(t, rdb.HSet(t.Context(), rediskey.For(key).Record(), "agent", agent).Err())
+		wake(t, rdb, key)
+	}
+	wake(t, rdb, "y:a:1")
+	expect.Equal(t, "all are taken", len(pop(t, w, 10)), 5) // as many as the agent's limit lets run
+	expect.Equal(t, "of this agent", rdb.HGet(t.Context(), rediskey.Running, "agent:a").Val(), "5")
+}
+
+// A session whose record names a living agent that is not its own waits, instead of being sorted and claimed without end.
+func TestSessionOfAForgedAgentWaits(t *testing.T) {
+	t.Parallel()
+	rdb, key := redistest.New(t), "x:a:1"
+	w := actors.NewWorker(t, rdb, "one", sorted(apply(t, rdb, `{"tenants": {}}`), "a"), func(c *protocol.Config) { c.Covers = func(agent, _ string) bool { return agent != "b" } })
+	_, err := actors.NewClient(rdb).Session(key).Send(t.Context(), turnstile.Message{ID: "m", Text: "hello"})
+	expect.OK(t, err)
+	expect.OK(t, rdb.HSet(t.Context(), rediskey.For(key).Record(), "agent", "b").Err())
+	expect.List(t, "taken", pop(t, w, 1), key)
+	claims, err := w.Claim(t.Context(), []string{key})
+	expect.OK(t, err)
+	expect.Equal(t, "claims", len(claims), 0)
+	expect.List(t, "at once again", pop(t, w, 1))
+	expect.OK(t, rdb.ZScore(t.Context(), rediskey.Due, key).Err())
+}
+
 // A cap is never exceeded, and each end lets exactly one session on, also past its worker's death.
 func TestCapOfATenant(t *testing.T) {
 	t.Parallel()

@@ -16,7 +16,8 @@ import (
 
 const tenantsHelp = `tenants lists the entries of the table by which workers share their slots: tenants, and agents
 with a limit. CAP is how many of its sessions may run at once, RUNNING how many do, and HELD
-how many wait for one of them to end. NAME * is each one without an entry.
+how many wait for one of them to end. NAME * is each one without an entry; those are not
+counted in its row.
 
 tenants apply FILE stores a table, or a changed one. Workers use it within 5 s, and their
 turns go on. Each mistake is a line on stderr, with exit code 2, and nothing is stored.

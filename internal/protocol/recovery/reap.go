@@ -82,12 +82,14 @@ func (r *Recovery) reap(ctx context.Context, now int64, sessions []string, score
 	found := round{now: now, budget: r.burst(), later: map[string]string{}}
 	found.checked = index.Without(sessions, named) // invalid names, which others have entered
 	if waiting := index.Without(named, notReady); len(waiting) > 0 {
-		line, err := r.line(ctx)
+		ready, sorted, err := r.line(ctx)
 		if err != nil {
 			return 0, err
 		}
-		unsorted = r.queue.Unsort(ctx, waiting)
-		again := max(r.cfg.Grace(), time.Duration(line)*lineRecheck).Milliseconds()
+		if sorted > 0 {
+			unsorted = r.queue.Unsort(ctx, waiting)
+		}
+		again := max(r.cfg.Grace(), time.Duration(ready+sorted)*lineRecheck).Milliseconds()
 		for _, s := range waiting {
 			found.checkAgain(s, again)
 		}
@@ -118,14 +120,14 @@ func (r *Recovery) notWaiting(ctx context.Context, sessions []string) ([]string,
 	return r.Absent(ctx, rediskey.Sorted, rest)
 }
 
-// line returns how many sessions wait for a free worker.
-func (r *Recovery) line(ctx context.Context) (int64, error) {
-	var ready, sorted *redis.IntCmd
-	_, err := r.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		ready, sorted = p.ZCard(ctx, rediskey.Ready), p.ZCard(ctx, rediskey.Sorted)
+// line returns how many sessions wait for a free worker: in the ready index, and sorted.
+func (r *Recovery) line(ctx context.Context) (ready, sorted int64, err error) {
+	var inReady, inSorted *redis.IntCmd
+	_, err = r.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		inReady, inSorted = p.ZCard(ctx, rediskey.Ready), p.ZCard(ctx, rediskey.Sorted)
 		return nil
 	})
-	return ready.Val() + sorted.Val(), err
+	return inReady.Val(), inSorted.Val(), err
 }
 
 // checkAll sorts sessions until the budget is used up. After a long outage most sessions are left

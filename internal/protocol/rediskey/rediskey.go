@@ -59,12 +59,12 @@ const (
 	Queues  = fleet + "queue:"  // prefix, an agent: ZSET session key -> tag
 	Held    = fleet + "held:"   // prefix, a limit: ZSET session key -> tag
 	Bells   = fleet + "bell:"   // prefix, an agent: ZSET that wakes a worker
-	Waits   = fleet + "waits"   // ZSET limit that holds sessions back -> ms: next looks at them then
+	Waits   = fleet + "waits"   // ZSET limit that holds sessions back -> ms: dispatch looks at them then
 	Holds   = fleet + "holds"   // HASH session key -> token and limits: of those that run and count for a limit
 	Ends    = fleet + "ends"    // ZSET session key -> ms: end of the hold
 	Running = fleet + "running" // HASH limit -> how many hold it
 	Limits  = fleet + "limits"  // HASH limit -> its cap
-	Fair    = fleet + "fair"    // ZSET tenant -> tag of its last session; a blank: of the last one that was taken
+	Fair    = fleet + "fair"    // ZSET "agent tenant" -> tag of its last session; agent -> of the last one that was taken
 	Tenants = fleet + "tenants" // STRING the tenants, as JSON
 	Pools   = fleet + "pools"   // STRING that lasts while a worker lives that runs some of its agents only
 )
